@@ -1,0 +1,1 @@
+"""The arithmetic: KV-cache specs, blocks, budget, concurrency. Pure functions on integers."""

@@ -1,0 +1,1 @@
+"""Findings, unchecked places, reports, suppression and identity."""

@@ -1,0 +1,1 @@
+"""The GPU catalogue and what manifests say about GPUs."""

@@ -1,0 +1,1 @@
+"""config.json to geometry and weights; where a model is looked up."""

@@ -1,0 +1,1 @@
+"""Loads the rules, compiles their conditions, runs them over facts."""

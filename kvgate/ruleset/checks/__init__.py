@@ -1,0 +1,1 @@
+"""Typed checks in Python for what a CEL condition cannot say."""

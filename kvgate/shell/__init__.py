@@ -1,0 +1,1 @@
+"""Words and expansion: shell scripts, command strings and interpolation, all with spans."""

@@ -1,0 +1,1 @@
+"""Files, bytes and positions: the ground on which everything else stands."""

@@ -1,0 +1,272 @@
+"""Text that knows where it came from.
+
+Everything kvgate reads is kept as :class:`Text`: a string in which every stretch maps back to the characters of the
+file it was written in, through YAML folding, quoting, shell words and variable expansion alike. Positions are code
+points, never bytes, so that SARIF's ``unicodeCodePoints`` columns follow directly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+
+class SourceFile:
+    """One decoded file.
+
+    Args:
+        path: POSIX path as shown to people, relative to the root of the run.
+        text: the decoded content, line endings untouched, without byte order mark.
+    """
+
+    __slots__ = ("_starts", "path", "text")
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self._starts: list[int] | None = None
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> SourceFile:
+        """Decode UTF-8 (a byte order mark is dropped) or UTF-16 with a mark.
+
+        Raises:
+            UnicodeDecodeError: the bytes are in no encoding that YAML allows.
+        """
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return cls(path, data.decode("utf-16"))
+        return cls(path, data.decode("utf-8-sig"))
+
+    def __repr__(self) -> str:
+        return f"SourceFile({self.path!r})"
+
+    @property
+    def line_starts(self) -> list[int]:
+        """Offset of the first character of each line; a line ends at LF (CR LF counts once)."""
+        if self._starts is None:
+            starts = [0]
+            find = self.text.find
+            at = find("\n")
+            while at >= 0:
+                starts.append(at + 1)
+                at = find("\n", at + 1)
+            self._starts = starts
+        return self._starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1, of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """The text of a line counted from 1, without its line ending; empty beyond the end."""
+        starts = self.line_starts
+        if not 1 <= line <= len(starts):
+            return ""
+        end = starts[line] if line < len(starts) else len(self.text)
+        return self.text[starts[line - 1] : end].rstrip("\r\n")
+
+    def span(self, start: int, end: int) -> Span:
+        return Span(self, start, end)
+
+    def line_span(self, line: int) -> Span:
+        """The span of a whole line (counted from 1), without its indentation and line ending."""
+        start = self.line_starts[min(max(line, 1), len(self.line_starts)) - 1]
+        text = self.line_text(line)
+        body = text.strip()
+        begin = start + (len(text) - len(text.lstrip()))
+        return Span(self, begin, begin + len(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of code points ``[start, end)`` in a file."""
+
+    file: SourceFile
+    start: int
+    end: int
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def text(self) -> str:
+        return self.file.text[self.start : self.end]
+
+    @property
+    def line(self) -> int:
+        """Line of the first character, from 1."""
+        return self.file.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        """Column of the first character, from 1."""
+        return self.file.position(self.start)[1]
+
+    @property
+    def end_line(self) -> int:
+        return self.file.position(self.end)[0]
+
+    @property
+    def end_column(self) -> int:
+        """Column after the last character, from 1."""
+        return self.file.position(self.end)[1]
+
+    def __repr__(self) -> str:
+        return f"<{self.path}:{self.line}:{self.column}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``length`` characters of a text and where they stand; ``exact`` when they stand there one for one."""
+
+    length: int
+    span: Span
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string with the source of each of its characters.
+
+    Slicing and joining keep the map. Characters that were written otherwise (escapes, folded line ends, expanded
+    variables) map to the whole of what stands for them.
+    """
+
+    value: str
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def of_span(cls, span: Span) -> Text:
+        """The text exactly as it stands in the file."""
+        return cls(span.text, (Piece(span.end - span.start, span, True),))
+
+    @classmethod
+    def at(cls, value: str, span: Span) -> Text:
+        """A value that the whole of ``span`` stands for."""
+        return cls(value, (Piece(len(value), span, False),))
+
+    @classmethod
+    def join(cls, parts: Iterable[Text]) -> Text:
+        values: list[str] = []
+        pieces: list[Piece] = []
+        anchor: tuple[Piece, ...] = ()
+        for part in parts:
+            values.append(part.value)
+            anchor = anchor or part.pieces
+            for piece in part.pieces:
+                if not piece.length:
+                    continue
+                last = pieces[-1] if pieces else None
+                if (
+                    last
+                    and last.exact
+                    and piece.exact
+                    and last.span.file is piece.span.file
+                    and last.span.end == piece.span.start
+                ):
+                    merged = Span(last.span.file, last.span.start, piece.span.end)
+                    pieces[-1] = Piece(last.length + piece.length, merged, True)
+                else:
+                    pieces.append(piece)
+        if not pieces and anchor:
+            pieces = [Piece(0, anchor[0].span, False)]
+        return cls("".join(values), tuple(pieces))
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.value)
+
+    def slice(self, start: int, end: int) -> Text:
+        """Characters ``[start, end)``; an empty slice still knows its place."""
+        start = max(0, min(start, len(self.value)))
+        end = max(start, min(end, len(self.value)))
+        pieces: list[Piece] = []
+        at = 0
+        anchor: Piece | None = None
+        for piece in self.pieces:
+            low, high = max(start, at), min(end, at + piece.length)
+            if low < high:
+                pieces.append(_cut(piece, low - at, high - at))
+            elif anchor is None and at <= start <= at + piece.length:
+                anchor = _cut(piece, start - at, start - at) if piece.exact else Piece(0, piece.span, False)
+            at += piece.length
+            if at >= end and pieces:
+                break
+        if not pieces:
+            pieces = [anchor or Piece(0, self.pieces[-1].span, False)]
+        return Text(self.value[start:end], tuple(pieces))
+
+    @property
+    def span(self) -> Span:
+        """The stretch of the file from the first to the last character (of the first file, if there are several)."""
+        first = self.pieces[0].span
+        end = first.end
+        for piece in self.pieces[1:]:
+            if piece.span.file is first.file and piece.span.start >= first.start:
+                end = max(end, piece.span.end)
+        return Span(first.file, first.start, end)
+
+
+def _cut(piece: Piece, start: int, end: int) -> Piece:
+    if not piece.exact:
+        return Piece(end - start, piece.span, False)
+    base = piece.span.start
+    return Piece(end - start, Span(piece.span.file, base + start, base + end), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A value that the files do not determine: the text as written, and why it could not be resolved."""
+
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command line.
+
+    ``unresolved`` lists the parts of the text that stand for something the files do not say; the text then still
+    holds them as written (``${TP_SIZE}``). ``splits`` is true where the missing value could be several words (an
+    unquoted ``$ARGS``), or none at all.
+    """
+
+    text: Text
+    unresolved: tuple[Unresolved, ...] = field(default=())
+    splits: bool = False
+
+    @property
+    def value(self) -> str:
+        return self.text.value
+
+    @property
+    def span(self) -> Span:
+        return self.text.span
+
+    @property
+    def resolved(self) -> bool:
+        return not self.unresolved
+
+
+COMMAND_LINE: Final = "<command line>"
+
+
+def words_of_command_line(words: Iterable[str]) -> tuple[Word, ...]:
+    """Words given on kvgate's own command line, as text of a file named ``<command line>``."""
+    words = tuple(words)
+    file = SourceFile(COMMAND_LINE, " ".join(words))
+    result: list[Word] = []
+    at = 0
+    for word in words:
+        result.append(Word(Text.of_span(Span(file, at, at + len(word)))))
+        at += len(word) + 1
+    return tuple(result)
