@@ -1,0 +1,117 @@
+"""One start of a vLLM server, as a manifest describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariable:
+    """A variable of the server's environment. ``value`` is None when the files do not determine it."""
+
+    name: str
+    value: Text | None
+    unresolved: Unresolved | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """GPUs that one replica of the unit asks for.
+
+    Attributes:
+        resource: ``nvidia.com/gpu``, ``nvidia.com/mig-3g.40gb``, ``amd.com/gpu``, ``google.com/tpu``, or ``device`` for
+            compose devices.
+        count: how many; None when the files do not say (compose's ``count: all``, an unresolved value).
+        reason: why the count is None.
+    """
+
+    resource: str
+    count: int | None
+    span: Span
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHint:
+    """A node selector, affinity term or label that says something about the machine: key and the values allowed."""
+
+    key: str
+    values: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """What the unit has at /dev/shm beyond the container runtime's 64 MiB; ``bytes`` None when no limit is set."""
+
+    bytes: int | None
+    how: str  # "emptyDir", "shm_size", "ipc: host", "hostIPC"
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ServeUnit:
+    """One vLLM server start with the place of everything it says.
+
+    Attributes:
+        id: ``kind/namespace/name/container`` (an empty namespace is ``default``), or ``path/entry`` for files without
+            such names; stable under line moves.
+        path: file, relative to the root, POSIX.
+        span: where its container, command or model entry begins.
+        kind: Kubernetes kind, or ``compose``.
+        words: the words after the entry point: engine arguments, the positional model included.
+        positional_model: whether the entry point takes the model as a positional (``vllm serve MODEL``).
+        entry: the entry point as written or as the image gives it (``vllm serve``,
+            ``vllm.entrypoints.openai.api_server``).
+        image: the container image, None where there is none.
+        storage_model: storage URI or path that a controller mounts as the model, None elsewhere.
+        replicas: declared replicas of the unit (an HPA's minReplicas where one targets it), None when not stated.
+        restartable: false for Jobs.
+        node: the container or service node; ``document``: the whole document it stands in.
+    """
+
+    id: str
+    path: str
+    span: Span
+    kind: str
+    name: str
+    container: str | None
+    namespace: str | None
+    words: tuple[Word, ...]
+    positional_model: bool
+    entry: str
+    image: Word | None
+    environment: tuple[EnvironmentVariable, ...]
+    gpu_requests: tuple[GpuRequest, ...]
+    node_hints: tuple[NodeHint, ...]
+    replicas: int | None
+    annotations: Mapping[str, Text]
+    shared_memory: SharedMemory | None
+    node: Node | None
+    document: Node | None
+    storage_model: Word | None = None
+    replicas_span: Span | None = None
+    notes: tuple[Unresolved, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A place that could not be read, with the reason; ``serves`` is true when its text starts vLLM."""
+
+    reason: str
+    span: Span
+    rule: str | None = None  # "unparsable-manifest" where it is a finding rather than an unchecked place
+    serves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one file, or a tree of files, yields."""
+
+    units: tuple[ServeUnit, ...]
+    unread: tuple[Unread, ...]

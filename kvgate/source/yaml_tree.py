@@ -1,0 +1,585 @@
+"""YAML as a tree in which every node knows where it stands.
+
+Built from libyaml's events: ``yaml.compose`` loses the use site of an alias and accepts duplicate keys in silence.
+Scalars stay text; what they mean is decided where the type is known, since Kubernetes and Compose resolve them
+otherwise than YAML 1.1 (``12:30:45``, ``0o17``, ``on``).
+
+A broken document does not cost its neighbours: documents are read one by one, and inside a broken one the lines that
+libyaml refuses are set aside, each as a :class:`YamlProblem`, until the rest can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from kvgate.source.text import Piece, SourceFile, Span, Text
+
+MAX_DEPTH: Final = 200
+MAX_REPAIRS: Final = 24
+MAX_REPAIRED_CHARACTERS: Final = 400_000
+MAX_EXPANDED_NODES: Final = 200_000
+
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_INDENTED_SEPARATOR = re.compile(r"^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
+_GO_TEMPLATE = re.compile(
+    r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b"
+    r"|\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar. ``span`` covers what is written, quotes or block indicator included."""
+
+    span: Span
+    value: str
+    style: str = ""
+    alias: Span | None = None
+
+    @property
+    def text(self) -> Text:
+        """The value with the place of each of its characters."""
+        return _text_of(self)
+
+    @property
+    def plain(self) -> bool:
+        return self.style == ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: Scalar
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A mapping with its entries in order, duplicates included; ``<<`` entries are kept and looked through by get."""
+
+    span: Span
+    entries: list[Entry]
+    alias: Span | None = None
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key: the last of its own entries, else what merge keys (``<<``) bring, the first winning."""
+        entry = self.entry(key)
+        return entry.value if entry else None
+
+    def entry(self, key: str, _depth: int = 0) -> Entry | None:
+        for entry in reversed(self.entries):
+            if entry.key.value == key and not _is_merge(entry.key):
+                return entry
+        if _depth < MAX_DEPTH:
+            for entry in self.entries:
+                if _is_merge(entry.key):
+                    for base in _merged(entry.value):
+                        found = base.entry(key, _depth + 1)
+                        if found:
+                            return found
+        return None
+
+    def items(self) -> list[Entry]:
+        """Effective entries: merge keys resolved, later duplicates winning, in order of first appearance."""
+        found: dict[str, Entry] = {}
+        self._collect(found, 0)
+        return list(found.values())
+
+    def _collect(self, found: dict[str, Entry], depth: int) -> None:
+        own: dict[str, Entry] = {}
+        for entry in self.entries:
+            if not _is_merge(entry.key):
+                own[entry.key.value] = entry
+        for key, entry in own.items():
+            found.setdefault(key, entry)
+        if depth < MAX_DEPTH:
+            for entry in self.entries:
+                if _is_merge(entry.key):
+                    for base in _merged(entry.value):
+                        base._collect(found, depth + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    span: Span
+    items: list[Node]
+    alias: Span | None = None
+
+
+Node = Scalar | Mapping | Sequence
+
+
+def _is_merge(key: Scalar) -> bool:
+    return key.value == "<<" and key.style == ""
+
+
+def _merged(node: Node) -> list[Mapping]:
+    if isinstance(node, Mapping):
+        return [node]
+    if isinstance(node, Sequence):
+        return [item for item in node.items if isinstance(item, Mapping)]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class YamlProblem:
+    """What is wrong with the text of a file. ``syntax`` and ``depth`` cost content; ``duplicate-key`` does not."""
+
+    kind: Literal["syntax", "duplicate-key", "depth", "encoding"]
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class YamlStream:
+    """The readable documents of a file (None for an empty one) and what could not be read."""
+
+    file: SourceFile
+    documents: list[Node]
+    problems: list[YamlProblem] = field(default_factory=list)
+
+
+def is_go_template(text: str) -> bool:
+    """Whether the text is a Go template (a Helm chart's, say), which is no YAML before it is rendered.
+
+    ``a: {{ .Values.x }}`` is valid YAML, a mapping with a mapping for a key, so this must be asked first.
+    """
+    return "{{" in text and _GO_TEMPLATE.search(text) is not None
+
+
+def parse_yaml(file: SourceFile) -> YamlStream:
+    """Read every document of a file. Never raises for what the file holds."""
+    text = _neutral(file.text)
+    problems: list[YamlProblem] = []
+    try:
+        documents = _parse(file, text, 0, problems)
+        return YamlStream(file, documents, problems)
+    except _Refused:
+        problems.clear()
+    documents = []
+    starts = [match.start() for match in _SEPARATOR.finditer(text)]
+    bounds = [0, *[at for at in starts if at > 0], len(text)]
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        found: list[YamlProblem] = []
+        try:
+            documents += _parse(file, text[start:end], start, found)
+        except _Refused as refused:
+            found = []
+            documents += _repaired(file, text[start:end], start, found, refused)
+        problems += found
+    return YamlStream(file, documents, problems)
+
+
+def _neutral(text: str) -> str:
+    """Placeholders such as ``{{HF_TOKEN}}`` with their braces made inert; every offset stays."""
+    if "{{" not in text:
+        return text
+    return _PLACEHOLDER.sub(lambda match: "__" + match.group()[2:-2] + "__", text)
+
+
+class _Refused(Exception):
+    def __init__(self, message: str, start: int, kind: Literal["syntax", "depth"] = "syntax") -> None:
+        super().__init__(message)
+        self.message = message
+        self.start = start  # offset in the text handed to the parser
+        self.kind: Literal["syntax", "depth"] = kind
+
+
+def _parse(file: SourceFile, text: str, base: int, problems: list[YamlProblem]) -> list[Node]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: list[YamlProblem] = []
+    try:
+        documents = _Builder(file, base, len(text), found, text != file.text).documents(yaml.parse(text, Loader=loader))
+    except yaml.reader.ReaderError as error:
+        # a reader error carries no line: its position counts characters already read
+        at = _first_unacceptable(text, error.position)
+        raise _Refused(f"character {text[at : at + 1]!r} is not allowed in YAML", at) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = error.problem or error.context or "not YAML"
+        if error.context and error.problem:
+            message = f"{error.context}: {error.problem}"
+        raise _Refused(message, min(mark.index if mark else 0, len(text))) from None
+    except RecursionError:
+        raise _Refused("nested too deeply", 0, "depth") from None
+    problems += found
+    return documents
+
+
+def _first_unacceptable(text: str, fallback: int) -> int:
+    match = re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
+    return match.start() if match else min(fallback, max(len(text) - 1, 0))
+
+
+def _repaired(file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _Refused) -> list[Node]:
+    """Read a broken document with the refused lines set aside."""
+    separators = [match.start() for match in _INDENTED_SEPARATOR.finditer(text)]
+    if separators:
+        bounds = [0, *separators, len(text)]
+        problems.append(YamlProblem("syntax", refused.message, file.line_span(file.position(base + refused.start)[0])))
+        documents: list[Node] = []
+        for start, end in zip(bounds, bounds[1:], strict=False):
+            part = text[start:end]
+            if start:
+                part = re.sub(r"^[ \t]+---", lambda match: " " * len(match.group()), part)
+            try:
+                documents += _parse(file, part, base + start, [])
+            except _Refused as inner:
+                documents += _without_bad_lines(file, part, base + start, problems, inner)
+        return documents
+    return _without_bad_lines(file, text, base, problems, refused)
+
+
+def _without_bad_lines(
+    file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _Refused
+) -> list[Node]:
+    problems.append(YamlProblem(refused.kind, refused.message, _problem_span(file, base + refused.start)))
+    if refused.kind == "depth" or len(text) > MAX_REPAIRED_CHARACTERS:
+        return []
+    for _ in range(MAX_REPAIRS):
+        best: tuple[int, str, _Refused] | None = None
+        for candidate in _repairs(text, refused.start):
+            try:
+                return _parse(file, candidate, base, [])
+            except _Refused as error:
+                if best is None or error.start > best[0]:
+                    best = (error.start, candidate, error)
+        if best is None:
+            return []
+        # a repair that moves the error nowhere would be tried for ever
+        if best[0] <= refused.start and best[1] == text:
+            return []
+        text, refused = best[1], best[2]
+    return []
+
+
+def _problem_span(file: SourceFile, offset: int) -> Span:
+    offset = min(offset, max(len(file.text) - 1, 0))
+    line_end = file.text.find("\n", offset)
+    end = line_end if line_end > offset else min(offset + 1, len(file.text))
+    return Span(file, offset, end)
+
+
+def _repairs(text: str, offset: int) -> Iterator[str]:
+    """The text with one thing near the refused place made harmless, the mildest change first; offsets stay."""
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    end = len(text) if end < 0 else end
+    line = text[start:end]
+    if "\t" in line:
+        yield text[:start] + line.replace("\t", " ") + text[end:]
+    if "{{" in line:
+        yield text[:start] + line.replace("{", "_").replace("}", "_") + text[end:]
+    if re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", line):
+        yield (
+            text[:start]
+            + re.sub("[^\t\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", line)
+            + text[end:]
+        )
+    if line.strip():
+        yield text[:start] + " " * len(line) + text[end:]
+    before = start - 1
+    while before > 0:
+        previous = text.rfind("\n", 0, before) + 1
+        content = text[previous:before]
+        if content.strip() and not content.lstrip().startswith("#"):
+            yield text[:previous] + " " * len(content) + text[before:]
+            return
+        before = previous - 1
+
+
+class _Builder:
+    """Nodes from events."""
+
+    def __init__(self, file: SourceFile, base: int, length: int, problems: list[YamlProblem], altered: bool) -> None:
+        self.file = file
+        self.base = base
+        self.length = length
+        self.problems = problems
+        self.altered = altered
+        self.anchors: dict[str, Node | None] = {}
+
+    def documents(self, events: Iterator[Any]) -> list[Node]:
+        import yaml
+
+        roots: list[Node] = []
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.anchors = {}
+                first = next(events)
+                if not isinstance(first, yaml.DocumentEndEvent):
+                    roots.append(self.node(first, events, 0))
+        return roots
+
+    def span(self, start: int, end: int) -> Span:
+        return Span(self.file, self.base + min(start, self.length), self.base + min(end, self.length))
+
+    def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        import yaml
+
+        if depth > MAX_DEPTH:
+            raise _Refused("nested too deeply", event.start_mark.index, "depth")
+        if isinstance(event, yaml.AliasEvent):
+            target = self.anchors.get(event.anchor)
+            if target is None:
+                known = "a parent of itself" if event.anchor in self.anchors else "not defined"
+                raise _Refused(f"alias {event.anchor!r} is {known}", event.start_mark.index)
+            return replace(target, alias=self.span(event.start_mark.index, event.end_mark.index))
+        anchor = event.anchor
+        if anchor is not None:
+            self.anchors[anchor] = None
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = self.scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent):
+            node = self.mapping(event, events, depth)
+        else:
+            node = self.sequence(event, events, depth)
+        if anchor is not None:
+            self.anchors[anchor] = node
+        return node
+
+    def scalar(self, event: Any) -> Scalar:
+        start, end = event.start_mark.index, event.end_mark.index
+        span = self.span(start, end)
+        style = event.style or ""
+        if style in "|>" and style:
+            span = _trimmed(span)
+        if style == "" and span.start == span.end:
+            return Scalar(span, "", "")
+        if event.anchor is not None or event.tag is not None:
+            span = _without_properties(span, style)
+        scalar = Scalar(span, event.value, style)
+        if self.altered and "__" in event.value:
+            scalar = Scalar(span, _align(scalar, event.value).value, style)
+        return scalar
+
+    def mapping(self, event: Any, events: Iterator[Any], depth: int) -> Mapping:
+        import yaml
+
+        entries: list[Entry] = []
+        seen: dict[str, Span] = {}
+        end = event.end_mark.index
+        for inner in events:
+            if isinstance(inner, yaml.MappingEndEvent):
+                end = inner.end_mark.index
+                break
+            key = self.node(inner, events, depth + 1)
+            value = self.node(next(events), events, depth + 1)
+            if not isinstance(key, Scalar):
+                key = Scalar(key.span, key.span.text, "?")
+            if key.value in seen and not _is_merge(key):
+                first = seen[key.value]
+                self.problems.append(
+                    YamlProblem("duplicate-key", f'key "{key.value}" stands already in line {first.line}', key.span)
+                )
+            seen.setdefault(key.value, key.span)
+            entries.append(Entry(key, value))
+        return Mapping(_trimmed(self.span(event.start_mark.index, end)), entries)
+
+    def sequence(self, event: Any, events: Iterator[Any], depth: int) -> Sequence:
+        import yaml
+
+        items: list[Node] = []
+        end = event.end_mark.index
+        for inner in events:
+            if isinstance(inner, yaml.SequenceEndEvent):
+                end = inner.end_mark.index
+                break
+            items.append(self.node(inner, events, depth + 1))
+        return Sequence(_trimmed(self.span(event.start_mark.index, end)), items)
+
+
+def _trimmed(span: Span) -> Span:
+    """Block nodes end where the next token begins; give them back their own last line."""
+    text = span.text
+    body = text.rstrip()
+    # comments that follow a block collection belong to what comes next
+    while "\n" in body and body.rpartition("\n")[2].lstrip().startswith("#"):
+        body = body.rpartition("\n")[0].rstrip()
+    return Span(span.file, span.start, span.start + len(body)) if body else Span(span.file, span.start, span.start)
+
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
+
+
+def _without_properties(span: Span, style: str) -> Span:
+    """The span of a scalar without the anchor and tag before it."""
+    match = _PROPERTIES.match(span.text)
+    if match and match.end() < span.end - span.start:
+        return Span(span.file, span.start + match.end(), span.end)
+    return span
+
+
+_ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|[^\r\n])")
+
+
+def _text_of(scalar: Scalar) -> Text:
+    span = scalar.span
+    raw = span.text
+    value = scalar.value
+    if scalar.style == "" and raw == value:
+        return Text(value, (Piece(len(value), span, True),))
+    return _align(scalar, value)
+
+
+def _align(scalar: Scalar, value: str) -> Text:
+    """Walk the value along the raw text of its scalar; where they part for good, the whole scalar stands for it."""
+    span = scalar.span
+    source = span.file.text
+    at, end = span.start, span.end
+    style = scalar.style
+    out: list[str] = []
+    pieces: list[Piece] = []
+
+    def emit(chars: str, start: int, stop: int, exact: bool) -> None:
+        last = pieces[-1] if pieces else None
+        out.append(chars)
+        if exact and last and last.exact and last.span.end == start:
+            pieces[-1] = Piece(last.length + len(chars), Span(span.file, last.span.start, stop), True)
+        else:
+            pieces.append(Piece(len(chars), Span(span.file, start, stop), exact))
+
+    if style in ('"', "'"):
+        at, end = at + 1, end - 1
+    elif style in ("|", ">"):
+        newline = source.find("\n", at, end)
+        if newline < 0:
+            return Text.at(value, span)
+        at = newline + 1
+        indent = _block_indent(source, span.start, at, end)
+        for _ in range(indent):
+            if at < end and source[at] == " ":
+                at += 1
+    else:
+        indent = 0
+    index, size = 0, len(value)
+    while index < size:
+        if at >= end:
+            if style in ("|", ">") and value[index:].strip("\n") == "":
+                emit(value[index:], end, end, False)  # the final line end lies beyond the trimmed span
+                index = size
+                break
+            return Text.at(value, span)
+        char, raw = value[index], source[at]
+        if raw in "\r\n":
+            stop = at
+            breaks = 0
+            while stop < end and source[stop] in " \t\r\n":
+                if source[stop] == "\n":
+                    breaks += 1
+                    line = stop + 1
+                    stop = line
+                    if style in ("|", ">"):
+                        width = 0
+                        while width < indent and line + width < end and source[line + width] == " ":
+                            width += 1
+                        stop = line + width
+                        # deeper indentation is content of a literal, and of a folded block's "more indented" line
+                        if stop < end and source[stop] not in "\r\n":
+                            break
+                    continue
+                stop += 1
+            count = 0
+            while index + count < size and value[index + count] == "\n":
+                count += 1
+            if style == "|":
+                take = min(count, breaks)
+            elif count:
+                take = min(count, breaks)
+            elif char == " ":
+                take = 1
+            else:
+                take = 0  # an escaped or trailing line end
+            if take:
+                emit(value[index : index + take], at, stop, False)
+                index += take
+            elif style in ("|", ">"):
+                return Text.at(value, span)
+            at = stop
+            continue
+        if style == '"' and raw == "\\":
+            match = _ESCAPE.match(source, at, end)
+            if not match:
+                return Text.at(value, span)
+            if match.group()[1] in "\r\n":
+                at = match.end()
+                continue
+            emit(char, at, match.end(), False)
+            index, at = index + 1, match.end()
+            continue
+        if style == "'" and raw == "'" and source[at : at + 2] == "''":
+            emit(char, at, at + 2, False)
+            index, at = index + 1, at + 2
+            continue
+        if raw == char or (char == "_" and raw in "{}"):
+            emit(raw, at, at + 1, True)
+            index, at = index + 1, at + 1
+            continue
+        if raw in " \t":  # white space that folding swallows
+            at += 1
+            continue
+        return Text.at(value, span)
+    if not pieces:
+        pieces = [Piece(0, Span(span.file, at, at), False)]
+    return Text("".join(out), tuple(pieces))
+
+
+def _block_indent(source: str, header: int, start: int, end: int) -> int:
+    explicit = re.match(r"[|>][-+]?([1-9])", source[header : header + 4])
+    indents = []
+    at = start
+    while at < end:
+        newline = source.find("\n", at, end)
+        newline = end if newline < 0 else newline
+        line = source[at:newline]
+        if line.strip():
+            width = len(line) - len(line.lstrip(" "))
+            if not explicit:
+                return width
+            indents.append(width)
+        at = newline + 1
+    # with an explicit indicator the parent's indentation is not known here: the least indented line shows it
+    return min(indents, default=0)
+
+
+def scalar_bool(node: Node | None) -> bool | None:
+    """A plain scalar as a boolean in the way of Kubernetes' and Compose's readers; None when it is none."""
+    if isinstance(node, Scalar) and node.plain:
+        lowered = node.value.lower()
+        if lowered in ("true", "yes", "on", "y"):
+            return True
+        if lowered in ("false", "no", "off", "n"):
+            return False
+    return None
+
+
+def scalar_int(node: Node | None) -> int | None:
+    """A scalar that is written as a decimal integer; None when it is none (quoted ones count: ``"1"``)."""
+    if isinstance(node, Scalar) and re.fullmatch(r"[+-]?[0-9]{1,18}", node.value):
+        return int(node.value)
+    return None
+
+
+def is_null(node: Node | None) -> bool:
+    """Absent, empty or an explicit null."""
+    return node is None or (isinstance(node, Scalar) and node.plain and node.value in ("", "~", "null", "Null", "NULL"))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node below and including this one, aliases once per use, bounded against alias bombs."""
+    stack = [node]
+    count = 0
+    while stack and count < MAX_EXPANDED_NODES:
+        current = stack.pop()
+        count += 1
+        yield current
+        if isinstance(current, Mapping):
+            stack.extend(entry.value for entry in reversed(current.entries))
+        elif isinstance(current, Sequence):
+            stack.extend(reversed(current.items))
