@@ -233,7 +233,9 @@ class _Reader:
             raise ConfigError('"version: 1" is missing', node.span)
         top.pop("version")
         assert isinstance(node, YamlMapping)
-        spans = {f"{key}_span": value.span for key in ("vllm_version", "gpu") if (value := node.get(key)) is not None}
+        spans: dict[str, Any] = {
+            f"{key}_span": value.span for key in ("vllm_version", "gpu") if (value := node.get(key)) is not None
+        }
         return Config(root=self.root, path=self.shown_path, **top, **spans)
 
     def unit(self, node: Node) -> UnitConfig:
