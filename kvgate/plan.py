@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.capacity.prediction import Basis, Prediction, Workload
-from kvgate.source.text import Span
+from kvgate.config import Config, ConfigError, UnitConfig, WorkloadConfig
+from kvgate.source.text import Span, Unresolved
 
 if TYPE_CHECKING:
     from kvgate.engine.arguments import ParsedArguments
@@ -68,6 +70,7 @@ class ServingPlan:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     min_sustained: int | None = None
     data_parallel_size: int = 1
+    workload_config: WorkloadConfig | None = None
 
     def predict(
         self,
@@ -99,3 +102,247 @@ class ServingPlan:
             env=self.environment,
             workload=workload or self.workload,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOverrides:
+    """What the command line says about every unit; it wins over manifests and kvgate.yaml."""
+
+    vllm_version: str | None = None
+    gpu: str | None = None
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """Where models may be looked up. ``environ`` is handed in: only the command line reads the process environment."""
+
+    root: Path
+    online: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+_ANNOTATION = "kvgate.dev/"
+_COUNTS = {
+    "peak-concurrency": "peak_concurrency",
+    "prompt-tokens": "prompt_tokens",
+    "output-tokens": "output_tokens",
+    "shared-prefix-tokens": "shared_prefix_tokens",
+}
+
+
+def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context: ModelContext) -> ServingPlan:
+    """Resolve everything that the prediction and the rules need of one unit.
+
+    Precedence of a value: command line, annotation on the object, the manifest itself, the matching entry of
+    kvgate.yaml, kvgate.yaml's general value, an assumption that is marked as one. Only the GPU of a matching
+    kvgate.yaml entry wins over node selectors, since selectors often allow several.
+
+    Raises:
+        ConfigError: an annotation holds no usable value.
+    """
+    from kvgate.engine.arguments import parse_arguments
+    from kvgate.engine.images import parse_image
+
+    entry = config.unit(path=unit.path, container=unit.container, name=unit.name, kind=unit.kind, id=unit.id)
+    origins: dict[str, Origin] = {}
+    image = parse_image(unit.image.value) if unit.image and unit.image.resolved else None
+    version, version_basis = _version(unit, image, config, entry, overrides, origins)
+    parsed = parse_arguments(unit.words, version, positional_model=unit.positional_model)
+    values: dict[str, Any] = {}
+    for dest, argument in parsed.arguments.items():
+        values[dest] = argument.value
+        origins[dest] = Origin("argument", argument.span)
+    environment = {variable.name: variable.value.value for variable in unit.environment if variable.value is not None}
+
+    reference, model, model_reason = _model(unit, parsed, values, config, context, origins)
+    gpu_choice = _gpu(unit, image, config, entry, overrides, origins)
+    gpu_count = _gpu_count(unit, entry, origins)
+    replicas = unit.replicas if unit.replicas is not None else 1
+    origins["replicas"] = (
+        Origin("manifest", unit.replicas_span) if unit.replicas is not None else Origin("default of 1")
+    )
+    data_parallel = values.get("data_parallel_size")
+    return ServingPlan(
+        unit=unit,
+        parsed=parsed,
+        image=image,
+        version=version,
+        version_basis=version_basis,
+        model_reference=reference,
+        model=model,
+        model_reason=model_reason,
+        gpu=gpu_choice.gpu,
+        gpu_count=gpu_count,
+        gpu_memory_bytes=None,
+        gpu_basis=gpu_choice.basis,
+        gpu_reason=gpu_choice.reason,
+        values=values,
+        environment=environment,
+        workload=_workload(unit, entry, overrides, origins),
+        workload_config=entry.workload if entry else None,
+        replicas=replicas,
+        origins=origins,
+        min_sustained=entry.min_sustained if entry else None,
+        data_parallel_size=data_parallel if isinstance(data_parallel, int) and data_parallel > 0 else 1,
+    )
+
+
+def _version(
+    unit: ServeUnit,
+    image: Image | None,
+    config: Config,
+    entry: UnitConfig | None,
+    overrides: PlanOverrides,
+    origins: dict[str, Origin],
+) -> tuple[str, Literal["declared", "assumed"]]:
+    from kvgate.engine.releases import newest_release
+
+    annotation = unit.annotations.get(_ANNOTATION + "vllm-version")
+    image_span = unit.image.span if unit.image else None
+    if overrides.vllm_version:
+        origins["vllm_version"] = Origin("--vllm-version")
+        return overrides.vllm_version, "declared"
+    if annotation is not None:
+        origins["vllm_version"] = Origin("annotation", annotation.span)
+        return annotation.value.removeprefix("v"), "declared"
+    if image and image.vllm_version and image.official:
+        origins["vllm_version"] = Origin("image", image_span)
+        return image.vllm_version, "declared"
+    if entry and entry.vllm_version:
+        origins["vllm_version"] = Origin(f"kvgate.yaml, units entry in line {entry.span.line}", entry.span)
+        return entry.vllm_version, "declared"
+    if config.vllm_version:
+        origins["vllm_version"] = Origin("kvgate.yaml", config.vllm_version_span)
+        return config.vllm_version, "declared"
+    if image and image.vllm_version:
+        origins["vllm_version"] = Origin("tag of an image that is not vLLM's own", image_span)
+        return image.vllm_version, "assumed"
+    newest = newest_release()
+    origins["vllm_version"] = Origin("newest release known to kvgate, since no file says")
+    return newest, "assumed"
+
+
+def _model(
+    unit: ServeUnit,
+    parsed: ParsedArguments,
+    values: Mapping[str, Any],
+    config: Config,
+    context: ModelContext,
+    origins: dict[str, Origin],
+) -> tuple[str | None, Model | None, str | None]:
+    from kvgate.models.resolve import find_model
+
+    reference: str | None = None
+    if parsed.model is not None:
+        origins["model"] = Origin("argument", parsed.model.span)
+        if isinstance(parsed.model.value, Unresolved):
+            return parsed.model.value.text, None, parsed.model.value.reason
+        reference = str(parsed.model.value)
+    elif unit.storage_model is not None:
+        origins["model"] = Origin("mounted model", unit.storage_model.span)
+        if unit.storage_model.unresolved:
+            return unit.storage_model.value, None, unit.storage_model.unresolved[0].reason
+        reference = unit.storage_model.value
+    if reference is None:
+        return None, None, "no file names the model"
+    revision = values.get("revision")
+    lookup = find_model(
+        reference,
+        root=context.root,
+        mapping=config.models,
+        online=context.online,
+        environ=context.environ,
+        revision=revision if isinstance(revision, str) else None,
+    )
+    return reference, lookup.model, lookup.reason
+
+
+@dataclass(frozen=True, slots=True)
+class _GpuChoice:
+    gpu: Gpu | None
+    basis: Basis
+    reason: str | None = None
+
+
+def _gpu(
+    unit: ServeUnit,
+    image: Image | None,
+    config: Config,
+    entry: UnitConfig | None,
+    overrides: PlanOverrides,
+    origins: dict[str, Origin],
+) -> _GpuChoice:
+    from kvgate.hardware.catalogue import explain_gpu, find_gpu
+    from kvgate.hardware.hints import GpuHint, gpu_from_hints
+
+    def named(name: str, origin: Origin) -> _GpuChoice:
+        origins["gpu"] = origin
+        gpu = find_gpu(name)
+        return _GpuChoice(gpu, "declared") if gpu else _GpuChoice(None, "unknown", explain_gpu(name))
+
+    annotation = unit.annotations.get(_ANNOTATION + "gpu")
+    if overrides.gpu:
+        return named(overrides.gpu, Origin("--gpu"))
+    if annotation is not None:
+        return named(annotation.value, Origin("annotation", annotation.span))
+    if entry and entry.gpu:
+        return named(entry.gpu, Origin(f"kvgate.yaml, units entry in line {entry.span.line}", entry.span))
+    if image and image.backend == "cpu":
+        return named("cpu", Origin("CPU image", unit.image.span if unit.image else None))
+    if image and image.backend == "tpu":
+        return _GpuChoice(None, "unknown", "a TPU image: kvgate knows GPUs and vLLM's CPU backend")
+    hints = [GpuHint(hint.key, hint.values) for hint in unit.node_hints]
+    hints += [GpuHint(request.resource, (str(request.count or ""),)) for request in unit.gpu_requests]
+    finding = gpu_from_hints(hints)
+    if finding.gpu:
+        spans = {hint.key: hint.span for hint in unit.node_hints}
+        spans.update({request.resource: request.span for request in unit.gpu_requests})
+        key = finding.hint.key if finding.hint else ""
+        origins["gpu"] = Origin(key or "manifest", spans.get(key))
+        return _GpuChoice(finding.gpu, "declared")
+    if config.gpu:
+        return named(config.gpu, Origin("kvgate.yaml", config.gpu_span))
+    return _GpuChoice(None, "unknown", finding.reason or "no file names the GPU")
+
+
+def _gpu_count(unit: ServeUnit, entry: UnitConfig | None, origins: dict[str, Origin]) -> int | None:
+    counts = [request.count for request in unit.gpu_requests]
+    if counts and all(count is not None for count in counts):
+        origins["gpu_count"] = Origin("resources", unit.gpu_requests[0].span)
+        return sum(count for count in counts if count is not None)
+    if entry and entry.gpu_count:
+        origins["gpu_count"] = Origin(f"kvgate.yaml, units entry in line {entry.span.line}", entry.span)
+        return entry.gpu_count
+    return None
+
+
+def _workload(
+    unit: ServeUnit, entry: UnitConfig | None, overrides: PlanOverrides, origins: dict[str, Origin]
+) -> Workload | None:
+    if overrides.workload is not None:
+        origins["workload"] = Origin("command line")
+        return overrides.workload
+    fields: dict[str, int] = {}
+    if entry and entry.workload:
+        declared = entry.workload
+        origins["workload"] = Origin(f"kvgate.yaml, workload in line {declared.span.line}", declared.span)
+        for name, value in (
+            ("peak_concurrency", declared.peak_concurrency),
+            ("prompt_tokens", declared.prompt_tokens.tokens if declared.prompt_tokens else None),
+            ("output_tokens", declared.output_tokens.tokens if declared.output_tokens else None),
+            ("shared_prefix_tokens", declared.shared_prefix_tokens),
+        ):
+            if value is not None:
+                fields[name] = value
+    for suffix, name in _COUNTS.items():
+        annotation = unit.annotations.get(_ANNOTATION + suffix)
+        if annotation is not None:
+            text = annotation.value.strip().replace("_", "")
+            if not text.isdecimal() or len(text) > 9:
+                raise ConfigError(
+                    f'{_ANNOTATION}{suffix}: a whole number expected, got "{annotation.value}"', annotation.span
+                )
+            fields[name] = int(text)
+            origins["workload"] = Origin("annotation", annotation.span)
+    return Workload(**fields) if fields else None
