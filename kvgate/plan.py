@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.capacity.prediction import Basis, Prediction, Workload
-from kvgate.config import Config, ConfigError, UnitConfig, WorkloadConfig
+from kvgate.config import Config, UnitConfig, WorkloadConfig
 from kvgate.source.text import Span, Unresolved
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class ServingPlan:
     min_sustained: int | None = None
     data_parallel_size: int = 1
     workload_config: WorkloadConfig | None = None
+    problems: tuple[tuple[str, Span], ...] = ()
 
     def predict(
         self,
@@ -137,9 +138,6 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     Precedence of a value: command line, annotation on the object, the manifest itself, the matching entry of
     kvgate.yaml, kvgate.yaml's general value, an assumption that is marked as one. Only the GPU of a matching
     kvgate.yaml entry wins over node selectors, since selectors often allow several.
-
-    Raises:
-        ConfigError: an annotation holds no usable value.
     """
     from kvgate.engine.arguments import parse_arguments
     from kvgate.engine.images import parse_image
@@ -162,6 +160,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     origins["replicas"] = (
         Origin("manifest", unit.replicas_span) if unit.replicas is not None else Origin("default of 1")
     )
+    problems: list[tuple[str, Span]] = []
+    workload = _workload(unit, entry, overrides, origins, problems)
     data_parallel = values.get("data_parallel_size")
     return ServingPlan(
         unit=unit,
@@ -179,12 +179,13 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         gpu_reason=gpu_choice.reason,
         values=values,
         environment=environment,
-        workload=_workload(unit, entry, overrides, origins),
+        workload=workload,
         workload_config=entry.workload if entry else None,
         replicas=replicas,
         origins=origins,
         min_sustained=entry.min_sustained if entry else None,
         data_parallel_size=data_parallel if isinstance(data_parallel, int) and data_parallel > 0 else 1,
+        problems=tuple(problems),
     )
 
 
@@ -318,31 +319,36 @@ def _gpu_count(unit: ServeUnit, entry: UnitConfig | None, origins: dict[str, Ori
 
 
 def _workload(
-    unit: ServeUnit, entry: UnitConfig | None, overrides: PlanOverrides, origins: dict[str, Origin]
+    unit: ServeUnit,
+    entry: UnitConfig | None,
+    overrides: PlanOverrides,
+    origins: dict[str, Origin],
+    problems: list[tuple[str, Span]],
 ) -> Workload | None:
     if overrides.workload is not None:
         origins["workload"] = Origin("command line")
         return overrides.workload
-    fields: dict[str, int] = {}
+    fields: dict[str, int | None] = {}
     if entry and entry.workload:
         declared = entry.workload
         origins["workload"] = Origin(f"kvgate.yaml, workload in line {declared.span.line}", declared.span)
-        for name, value in (
-            ("peak_concurrency", declared.peak_concurrency),
-            ("prompt_tokens", declared.prompt_tokens.tokens if declared.prompt_tokens else None),
-            ("output_tokens", declared.output_tokens.tokens if declared.output_tokens else None),
-            ("shared_prefix_tokens", declared.shared_prefix_tokens),
-        ):
-            if value is not None:
-                fields[name] = value
+        fields = {
+            "peak_concurrency": declared.peak_concurrency,
+            "prompt_tokens": declared.prompt_tokens.tokens if declared.prompt_tokens else None,
+            "output_tokens": declared.output_tokens.tokens if declared.output_tokens else None,
+            "shared_prefix_tokens": declared.shared_prefix_tokens,
+        }
     for suffix, name in _COUNTS.items():
         annotation = unit.annotations.get(_ANNOTATION + suffix)
-        if annotation is not None:
-            text = annotation.value.strip().replace("_", "")
-            if not text.isdecimal() or len(text) > 9:
-                raise ConfigError(
-                    f'{_ANNOTATION}{suffix}: a whole number expected, got "{annotation.value}"', annotation.span
-                )
-            fields[name] = int(text)
-            origins["workload"] = Origin("annotation", annotation.span)
-    return Workload(**fields) if fields else None
+        if annotation is None:
+            continue
+        text = annotation.value.strip()
+        if not text.isdecimal() or len(text) > 9:
+            problems.append(
+                (f'{_ANNOTATION}{suffix}: a whole number expected, got "{annotation.value}"', annotation.span)
+            )
+            continue
+        fields[name] = int(text)
+        origins["workload"] = Origin("annotation", annotation.span)
+    given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    return Workload(**given) if given else None
