@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from kvgate.errors import KvgateError
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, Sequence, is_null, parse_yaml, scalar_bool, scalar_int
@@ -29,14 +30,8 @@ SeverityName = Literal["error", "warning", "info"]
 T = TypeVar("T")
 
 
-class ConfigError(Exception):
+class ConfigError(KvgateError):
     """kvgate.yaml is wrong; ``str()`` is one line with file, line and column."""
-
-    def __init__(self, message: str, span: Span | None = None) -> None:
-        where = f"{span.path}:{span.line}:{span.column}: " if span else ""
-        super().__init__(where + message)
-        self.message = message
-        self.span = span
 
 
 @dataclass(frozen=True, slots=True)

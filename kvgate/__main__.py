@@ -1,0 +1,6 @@
+"""``python -m kvgate``."""
+
+from kvgate.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The command line: parse, call :mod:`kvgate.app`, print, exit. The only reader of ``os.environ``.
+
+Data goes to stdout, words to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+
+from kvgate import __version__
+from kvgate.exits import ExitCode
+
+if TYPE_CHECKING:
+    from kvgate.app import CheckOptions
+    from kvgate.findings.report import Report
+
+FORMATS: Final = ("text", "json", "sarif", "github", "gitlab", "junit", "markdown")
+COMMAND_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def apply(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+_output_options: Callable[[F], F] = _options(
+    click.option(
+        "--format",
+        "formats",
+        multiple=True,
+        type=click.Choice(FORMATS),
+        help="Output format, repeatable; each is paired with the --output at the same position. [default: text]",
+    ),
+    click.option(
+        "--output",
+        "outputs",
+        multiple=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Where the format at the same position goes; stdout where there is none.",
+    ),
+    click.option("--no-color", is_flag=True, help="No colours (NO_COLOR is honoured too)."),
+    click.option("-q", "--quiet", is_flag=True, help="No words on stderr, no table of units."),
+    click.option("-v", "--verbose", is_flag=True, help="Where every resolved value came from."),
+)
+_source_options: Callable[[F], F] = _options(
+    click.option("--gpu", metavar="NAME", help="The GPU of every unit, whatever the files say."),
+    click.option("--vllm-version", metavar="V", help="The vLLM release of every unit, whatever the files say."),
+    click.option(
+        "--online/--offline", default=None, help="Ask the Hugging Face Hub for models not at hand. [default: offline]"
+    ),
+    click.option(
+        "--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use."
+    ),
+)
+_rule_options: Callable[[F], F] = _options(
+    click.option("--select", multiple=True, metavar="RULE|FAMILY,...", help="Only these rules or families."),
+    click.option("--ignore", multiple=True, metavar="RULE|FAMILY,...", help="Not these rules or families."),
+    click.option("--preview", is_flag=True, help="Rules in preview too."),
+    click.option("--profile", type=click.Choice(["recommended", "all"]), help="Which rules. [default: recommended]"),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["error", "warning", "info", "never"]),
+        default="error",
+        show_default=True,
+        help="The lowest severity that makes the exit code 1.",
+    ),
+    click.option(
+        "--strict", is_flag=True, help="Exit 1 as well for no units, anything unchecked, an unknown prediction."
+    ),
+    click.option(
+        "--baseline",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Accepted findings, which are not reported again.",
+    ),
+    click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file."),
+)
+
+
+@click.group(context_settings=COMMAND_OPTIONS)
+@click.version_option(__version__, prog_name="kvgate", message="%(prog)s %(version)s")
+def cli() -> None:
+    """How many requests will this vLLM deployment really hold?
+
+    kvgate reads serving manifests, predicts the KV cache pool and the concurrency, and judges them with rules.
+
+    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or configuration, 3 internal error.
+    """
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@_rule_options
+@_source_options
+@_output_options
+def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
+    """Lint and predict the vLLM servers in PATHS (default: the current folder)."""
+    from kvgate import app
+
+    report = app.check_paths(paths or (Path(),), _check_options(options))
+    if options["write_baseline"]:
+        _words(app.write_baseline(report, _check_options(options)), options)
+    _write(report, options)
+    sys.exit(_exit_code(report, options))
+
+
+def _check_options(options: dict[str, Any]) -> CheckOptions:
+    from kvgate.app import CheckOptions
+
+    return CheckOptions(
+        config=options["config"],
+        gpu=options["gpu"],
+        vllm_version=options["vllm_version"],
+        online=options["online"],
+        select=_names(options["select"]),
+        ignore=_names(options["ignore"]),
+        preview=options["preview"],
+        profile=options["profile"],
+        baseline=options["baseline"],
+        ignore_baseline=options["write_baseline"],
+        environ=dict(os.environ),
+    )
+
+
+def _names(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def _write(report: Report, options: dict[str, Any]) -> None:
+    from kvgate import app
+
+    formats = options["formats"] or ("text",)
+    outputs = options["outputs"]
+    if len(outputs) > len(formats):
+        raise click.UsageError(f"{len(outputs)} --output for {len(formats)} --format")
+    for position, name in enumerate(formats):
+        target: Path | None = outputs[position] if position < len(outputs) else None
+        color = target is None and _color(options)
+        text = app.render_report(
+            report, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
+        )
+        _emit(text, target)
+    if not options["quiet"]:
+        summary = app.summary_sentence(report)
+        if summary:
+            click.echo(summary, err=True)
+
+
+def _emit(text: str, target: Path | None) -> None:
+    """Print, or write a file in one go; nothing is half written."""
+    if target is None:
+        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+        sys.stdout.flush()
+        return
+    try:
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise click.UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def _words(text: str, options: dict[str, Any]) -> None:
+    if text and not options["quiet"]:
+        click.echo(text, err=True)
+
+
+def _color(options: dict[str, Any]) -> bool:
+    if options["no_color"] or os.environ.get("NO_COLOR"):
+        return False
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def _width() -> int:
+    import shutil
+
+    return max(60, min(shutil.get_terminal_size((120, 24)).columns, 200))
+
+
+def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
+    from kvgate import app
+
+    if report.errors:
+        return ExitCode.INTERNAL
+    return ExitCode.FINDINGS if app.fails(report, options["fail_on"], strict=options["strict"]) else ExitCode.CLEAN
+
+
+@cli.command(context_settings={**COMMAND_OPTIONS, "ignore_unknown_options": True})
+@click.argument("model")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("--prompt-tokens", type=click.IntRange(min=0), help="Prompt tokens of a request (95th percentile).")
+@click.option("--output-tokens", type=click.IntRange(min=0), help="Output tokens of a request (95th percentile).")
+@click.option(
+    "--shared-prefix-tokens", type=click.IntRange(min=0), default=0, help="Tokens that all prompts begin with."
+)
+@click.option("--peak-concurrency", type=click.IntRange(min=1), help="Requests at once, over all replicas.")
+@click.option(
+    "--kv-cache-tokens",
+    type=click.IntRange(min=1),
+    help="Skip the budget: the pool's size in tokens, as the server's own log prints it.",
+)
+@click.option("--gpu-memory-bytes", type=click.IntRange(min=1), help="Total memory of one GPU as torch reports it.")
+@click.option("--weight-bytes", type=click.IntRange(min=1), help="Bytes of the weights on one GPU.")
+@_source_options
+@_output_options
+def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
+    """Predict one server: MODEL is a Hub id, a directory or a config.json; ARGS follow "--" as for vllm serve.
+
+    \b
+    kvgate predict meta-llama/Llama-3.1-8B-Instruct --gpu "RTX 4090" --prompt-tokens 7500 --output-tokens 1000 \\
+        --peak-concurrency 20 -- --max-model-len 32768
+    """
+    from kvgate import app
+
+    prediction = app.predict_command(model, args, options, dict(os.environ))
+    for position, name in enumerate(options["formats"] or ("text",)):
+        outputs = options["outputs"]
+        target = outputs[position] if position < len(outputs) else None
+        text = app.render_prediction(
+            prediction, name, color=target is None and _color(options), verbose=options["verbose"], width=_width()
+        )
+        _emit(text, target)
+    sys.exit(ExitCode.CLEAN)
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("rule")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def explain(rule: str, no_color: bool) -> None:
+    """Print the documentation of RULE: why, what does not fire, how to mend it."""
+    from kvgate import app
+
+    _emit(app.explain_rule(rule, color=_color({"no_color": no_color}), width=_width()), None)
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.option("--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--facts", is_flag=True, help="The facts that a rule's condition may use, with their types.")
+def rules(format_: str, facts: bool) -> None:
+    """List the rules, or the facts they are written over."""
+    from kvgate import app
+
+    _emit(app.list_facts(format_) if facts else app.list_rules(format_, width=_width()), None)
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--online/--offline", default=None, help="Ask the Hugging Face Hub. [default: offline]")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
+@click.option("-q", "--quiet", is_flag=True, help="No words on stderr.")
+def lock(paths: tuple[Path, ...], **options: Any) -> NoReturn:
+    """Keep each unit's config.json and weight bytes in .kvgate/models/, with its revision (needs --online)."""
+    from kvgate import app
+
+    lines, complete = app.lock_models(
+        paths or (Path(),), config=options["config"], online=options["online"], environ=dict(os.environ)
+    )
+    for line in lines:
+        _words(line, options)
+    sys.exit(ExitCode.CLEAN if complete else ExitCode.FINDINGS)
+
+
+def main() -> NoReturn:
+    """Entry point of the console script: every failure is one line and an exit code."""
+    from kvgate.errors import KvgateError
+
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f' (see "{context.command_path} --help")' if context else ""
+        click.echo(f"kvgate: {error.format_message()}{hint}", err=True)
+        sys.exit(ExitCode.USAGE)
+    except KvgateError as error:
+        click.echo(f"kvgate: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader of our output has gone: nothing to say to it, nor at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.CLEAN)
+    except Exception as error:
+        if os.environ.get("KVGATE_DEBUG"):
+            raise
+        where = _deepest(error)
+        click.echo(
+            f"kvgate: internal error: {type(error).__name__}: {error} ({where}); please report it, with the output of "
+            "the same command under KVGATE_DEBUG=1",
+            err=True,
+        )
+        sys.exit(ExitCode.INTERNAL)
+    sys.exit(ExitCode.CLEAN)
+
+
+def _deepest(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "unknown place"
