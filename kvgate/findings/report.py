@@ -1,0 +1,159 @@
+"""Everything a check found out, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kvgate.findings.finding import Confidence, Finding, InternalError, Severity, Unchecked
+from kvgate.source.text import Span
+
+
+class Predicted(Protocol):
+    """A prediction, as far as this room needs to know it (:class:`kvgate.capacity.prediction.Prediction`)."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOrigin:
+    """A resolved value and where it came from, for ``check -v``: ``deploy.yaml:12``, ``default of vLLM 0.11.0``."""
+
+    name: str
+    value: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What the unit would hold on a GPU that its files do not name."""
+
+    gpu: str
+    prediction: Predicted
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """One serve unit in a report.
+
+    The fields up to ``prediction`` are those of the JSON contract; the rest serves people.
+
+    Attributes:
+        line: where its container, command or model entry begins.
+        model: as the command names it, or the storage URI that a controller mounts.
+        args: engine argument -> typed value; unresolved ones as ``{"unresolved": text, "reason": reason}``.
+        gpu: ``{"name", "count", "memory_bytes", "basis"}``, None where unknown.
+        prediction: None when the model is not known.
+        span: the place itself.
+        version_basis: ``declared`` or ``assumed``.
+        model_reason, gpu_reason: why they are unknown, None where they are known.
+        workload: the declared load (``Workload.as_dict``), None when there is none.
+        sustained: requests that all replicas and data-parallel ranks sustain together, with ``(low, high)`` in
+            ``sustained_interval``; None where unknown.
+        basis: how the pool is known: ``exact``, ``calibrated``, ``assumed``, ``unknown``, ...
+        origins: where each value came from.
+        what_if: predictions for common GPUs where the GPU is unknown.
+    """
+
+    id: str
+    path: str
+    line: int
+    kind: str
+    container: str | None
+    image: str | None
+    model: str | None
+    vllm_version: str
+    args: Mapping[str, Any]
+    env: Mapping[str, Any]
+    gpu: Mapping[str, Any] | None
+    replicas: int
+    prediction: Predicted | None
+    span: Span | None = None
+    version_basis: str = "declared"
+    model_reason: str | None = None
+    gpu_reason: str | None = None
+    workload: Mapping[str, Any] | None = None
+    sustained: int | None = None
+    sustained_interval: tuple[int | None, int | None] = (None, None)
+    basis: str = "unknown"
+    origins: tuple[ValueOrigin, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a unit in ``kvgate.report/1``."""
+        return {
+            "id": self.id,
+            "path": self.path,
+            "line": self.line,
+            "kind": self.kind,
+            "container": self.container,
+            "image": self.image,
+            "model": self.model,
+            "vllm_version": self.vllm_version,
+            "args": dict(self.args),
+            "env": dict(self.env),
+            "gpu": dict(self.gpu) if self.gpu is not None else None,
+            "replicas": self.replicas,
+            "prediction": self.prediction.as_dict() if self.prediction else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a check.
+
+    Attributes:
+        findings: in their stable order, suppressed ones left out.
+        suppressed: how many findings an inline comment, kvgate.yaml or the baseline took away.
+        version: kvgate's own version.
+        rules: description of the rules that ran, by id (what SARIF lists).
+    """
+
+    units: tuple[UnitReport, ...]
+    findings: tuple[Finding, ...]
+    unchecked: tuple[Unchecked, ...] = ()
+    errors: tuple[InternalError, ...] = ()
+    suppressed: int = 0
+    version: str = ""
+    rules: Mapping[str, RuleSummary] = field(default_factory=dict)
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return {
+            "units": len(self.units),
+            "findings": {
+                severity.value: self.count(severity) for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
+            },
+            "unchecked": len(self.unchecked),
+            "suppressed": self.suppressed,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract ``kvgate.report/1``."""
+        return {
+            "schema": "kvgate.report/1",
+            "kvgate": self.version,
+            "units": [unit.as_dict() for unit in self.units],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "unchecked": [place.as_dict() for place in self.unchecked],
+            "summary": self.summary,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSummary:
+    """What a report says of a rule: its words, and the severity it is configured to."""
+
+    id: str
+    title: str
+    family: str
+    severity: Severity
+    confidence: Confidence
+    why: str
+    remediation: str
+    url: str | None = None
+    references: tuple[str, ...] = ()
