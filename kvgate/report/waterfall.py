@@ -1,0 +1,126 @@
+"""A prediction as text for people: the waterfall line by line, the pool, what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kvgate.capacity.prediction import Prediction, Quantity
+
+GIB: Final = 2**30
+
+
+def gib(value: int | None) -> str:
+    """Bytes as GiB (2**30) with two decimals; ``?`` when unknown."""
+    return "?" if value is None else f"{value / GIB:.2f} GiB"
+
+
+def count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def span(low: float | None, high: float | None, decimals: int = 0) -> str:
+    """An interval as ``low..high``, empty when it is a point or unknown."""
+    if low is None or high is None or low == high:
+        return ""
+    return f"{low:,.{decimals}f}..{high:,.{decimals}f}"
+
+
+def render_prediction(prediction: Prediction, *, verbose: bool = False) -> str:
+    """The whole prediction, one fact a line, plain text."""
+    return "\n".join(_lines(prediction, verbose)) + "\n"
+
+
+def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
+    gpu = prediction.gpu_name or ("GPU of the given memory" if prediction.gpu_memory_bytes else "unknown GPU")
+    times = f"{prediction.gpu_count} x " if prediction.gpu_count and prediction.gpu_count > 1 else ""
+    yield f"{prediction.model_id or 'model'} ({prediction.architecture or 'unknown architecture'}, {prediction.model_source})"
+    yield f"vLLM {prediction.vllm_version} ({prediction.vllm_basis}), {times}{gpu} ({prediction.gpu_basis})"
+    yield ""
+    memory = prediction.memory
+    rows: list[tuple[str, str, Quantity]] = [
+        (" ", "total memory", memory.total),
+        (" ", "requested", memory.requested),
+        ("-", "weights", memory.weights),
+        ("-", "activation peak", memory.activation_peak),
+        ("-", "non-torch", memory.non_torch),
+        ("-", "CUDA graphs", memory.cuda_graphs),
+        ("=", "KV cache", memory.kv_cache_available),
+    ]
+    cells = [
+        (
+            f"{sign} {name}",
+            gib(quantity.bytes),
+            span(*(None if bound is None else bound / GIB for bound in (quantity.low, quantity.high)), decimals=2),
+            quantity.basis,
+            quantity.formula,
+        )
+        for sign, name, quantity in rows
+    ]
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    for name, size, interval, basis, formula in cells:
+        yield (
+            f"{name:<{widths[0]}}  {size:>{widths[1]}}  {interval:<{widths[2]}}  {basis:<{widths[3]}}  {formula}"
+        ).rstrip()
+    yield ""
+    yield from _pool(prediction)
+    yield from _load(prediction)
+    yield ""
+    yield f"starts: {prediction.starts}"
+    for reason in prediction.reasons:
+        yield f"  {reason}"
+    if verbose:
+        yield ""
+        yield "effective engine arguments:"
+        for name, value in sorted(prediction.resolved.items()):
+            yield f"  {name} = {value}"
+
+
+def _pool(prediction: Prediction) -> Iterator[str]:
+    cache = prediction.kv_cache
+    if cache.bytes_per_block is None:
+        yield "no KV cache" if cache.basis != "unknown" else "KV cache: unknown"
+        return
+    yield (
+        f"{count(cache.bytes_per_token)} bytes per token ({cache.dtype}); blocks of {count(cache.block_size)} tokens, "
+        f"{count(cache.bytes_per_block)} bytes each"
+    )
+    for group in cache.groups:
+        yield (
+            f"  {group.layers} layers {group.kind.replace('_', ' ')}: block size {group.block_size}, "
+            f"{group.page_size_bytes:,} bytes per block and layer"
+        )
+    if cache.num_gpu_blocks is None:
+        yield "the pool is unknown"
+        return
+    bounds = cache.interval
+    blocks = span(*bounds.get("num_gpu_blocks", (None, None)))
+    tokens = span(*bounds.get("size_tokens", (None, None)))
+    times = span(*bounds.get("max_concurrency", (None, None)), decimals=2)
+    yield f"{count(cache.num_gpu_blocks)} blocks{_in(blocks)}, printed as {count(cache.size_tokens)} tokens{_in(tokens)}"
+    if cache.max_concurrency is not None:
+        yield (
+            f"{cache.max_concurrency:.2f}x{_in(times)} requests of max_model_len {count(cache.max_model_len)}; the longest that "
+            f"fits is {count(cache.estimated_max_model_len)} tokens"
+        )
+
+
+def _in(interval: str) -> str:
+    return f" ({interval})" if interval else ""
+
+
+def _load(prediction: Prediction) -> Iterator[str]:
+    workload, load = prediction.workload, prediction.concurrency
+    if workload is None or workload.prompt_tokens is None or load is None:
+        return
+    shared = f", {workload.shared_prefix_tokens:,} of them shared" if workload.shared_prefix_tokens else ""
+    peak = f"; {workload.peak_concurrency:,} at once" if workload.peak_concurrency else ""
+    yield ""
+    yield f"workload: {workload.prompt_tokens:,} prompt + {workload.output_tokens or 0:,} output tokens{shared}{peak}"
+    ratio = "?" if load.ratio is None else f"{load.ratio:.2f}"
+    limit = {"kv_cache": "the KV cache", "max_num_seqs": "max_num_seqs", None: "what is unknown"}[load.limited_by]
+    yield (
+        f"sustained: {count(load.sustained)}{_in(span(*load.sustained_interval))} requests without preemption "
+        f"({ratio}), limited by {limit}"
+    )
+    yield f"admitted at once: {count(load.admitted)}" + ("; preemption expected" if load.preemption_expected else "")
