@@ -26,6 +26,12 @@ def span(low: float | None, high: float | None, decimals: int = 0) -> str:
     return f"{low:,.{decimals}f}..{high:,.{decimals}f}"
 
 
+def _gib_span(quantity: Quantity) -> str:
+    if quantity.low is None or quantity.high is None:
+        return ""
+    return span(quantity.low / GIB, quantity.high / GIB, decimals=2)
+
+
 def render_prediction(prediction: Prediction, *, verbose: bool = False) -> str:
     """The whole prediction, one fact a line, plain text."""
     return "\n".join(_lines(prediction, verbose)) + "\n"
@@ -34,7 +40,8 @@ def render_prediction(prediction: Prediction, *, verbose: bool = False) -> str:
 def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
     gpu = prediction.gpu_name or ("GPU of the given memory" if prediction.gpu_memory_bytes else "unknown GPU")
     times = f"{prediction.gpu_count} x " if prediction.gpu_count and prediction.gpu_count > 1 else ""
-    yield f"{prediction.model_id or 'model'} ({prediction.architecture or 'unknown architecture'}, {prediction.model_source})"
+    architecture = prediction.architecture or "unknown architecture"
+    yield f"{prediction.model_id or 'model'} ({architecture}, {prediction.model_source})"
     yield f"vLLM {prediction.vllm_version} ({prediction.vllm_basis}), {times}{gpu} ({prediction.gpu_basis})"
     yield ""
     memory = prediction.memory
@@ -51,7 +58,7 @@ def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
         (
             f"{sign} {name}",
             gib(quantity.bytes),
-            span(*(None if bound is None else bound / GIB for bound in (quantity.low, quantity.high)), decimals=2),
+            _gib_span(quantity),
             quantity.basis,
             quantity.formula,
         )
@@ -97,11 +104,12 @@ def _pool(prediction: Prediction) -> Iterator[str]:
     blocks = span(*bounds.get("num_gpu_blocks", (None, None)))
     tokens = span(*bounds.get("size_tokens", (None, None)))
     times = span(*bounds.get("max_concurrency", (None, None)), decimals=2)
-    yield f"{count(cache.num_gpu_blocks)} blocks{_in(blocks)}, printed as {count(cache.size_tokens)} tokens{_in(tokens)}"
+    printed = f"printed as {count(cache.size_tokens)} tokens{_in(tokens)}"
+    yield f"{count(cache.num_gpu_blocks)} blocks{_in(blocks)}, {printed}"
     if cache.max_concurrency is not None:
         yield (
-            f"{cache.max_concurrency:.2f}x{_in(times)} requests of max_model_len {count(cache.max_model_len)}; the longest that "
-            f"fits is {count(cache.estimated_max_model_len)} tokens"
+            f"{cache.max_concurrency:.2f}x{_in(times)} requests of max_model_len {count(cache.max_model_len)}; "
+            f"the longest that fits is {count(cache.estimated_max_model_len)} tokens"
         )
 
 
