@@ -1,0 +1,204 @@
+"""Command-line flags of ``vllm serve`` and ``vllm.entrypoints.openai.api_server``, release by release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from kvgate.engine.releases import Presence, VersionInfo, index_of, releases, resolve_version
+from kvgate.engine.tables import load_table
+
+Kind = Literal[
+    "flag", "boolean", "str", "int", "float", "human-int", "human-int-or-auto", "json", "json-or-str", "pairs"
+]
+
+
+class _Dynamic:
+    """The one value of :data:`DYNAMIC`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DYNAMIC"
+
+
+#: A default that vLLM computes when it starts (from the model, the GPU, the platform or another flag).
+DYNAMIC: Final = _Dynamic()
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag as one span of consecutive read releases defines it.
+
+    Attributes:
+        name: the spelling with dashes that vLLM's own documentation uses.
+        dest: the name of the engine argument.
+        first, last: the first and last read release with this definition.
+        kind: how the text of a value is read. ``flag`` takes none; ``boolean`` an optional ``true`` or ``false``;
+            ``pairs`` is ``a=1,b=2``.
+        names: all spellings, without the negations.
+        negations: spellings that switch it off (``--no-x``).
+        many: takes one value or more (``nargs="+"``).
+        append: repeating it adds to the list.
+        bare: the value may be left out.
+        optional: ``None`` and the empty string mean None.
+        default: the static default, or :data:`DYNAMIC`.
+        choices: the allowed values, where the source lists them and allows no others.
+        deprecated: that release still takes it, and says that it will go.
+    """
+
+    name: str
+    dest: str
+    first: str
+    last: str
+    kind: Kind
+    names: tuple[str, ...]
+    negations: tuple[str, ...]
+    many: bool
+    append: bool
+    bare: bool
+    optional: bool
+    default: Any
+    choices: tuple[Any, ...] | None
+    deprecated: bool
+
+    @property
+    def takes_value(self) -> bool:
+        return self.kind != "flag"
+
+
+def _flag(name: str, dest: str, run: dict[str, Any]) -> Flag:
+    names = tuple(run.get("names", (name,)))
+    negations = tuple(f"--no-{spelling[2:]}" for spelling in names if spelling.startswith("--"))
+    choices = run.get("choices")
+    return Flag(
+        name=name,
+        dest=dest,
+        first=run["first"],
+        last=run["last"],
+        kind=run["kind"],
+        names=names,
+        negations=(negations if run.get("negatable") else ()) + tuple(run.get("inverses", ())),
+        many=run.get("many", False),
+        append=run.get("append", False),
+        bare=run.get("bare", False),
+        optional=run.get("optional", False),
+        default=DYNAMIC if run.get("dynamic") else run.get("default"),
+        choices=None if choices is None else tuple(choices),
+        deprecated=run.get("deprecated", False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFlags:
+    """All flags of one read release.
+
+    ``spellings`` maps every accepted spelling, negations included, to its flag and whether it switches it on.
+    """
+
+    release: str
+    flags: dict[str, Flag]
+    spellings: dict[str, tuple[Flag, bool]]
+
+    def of_dest(self, dest: str) -> Flag | None:
+        name = _names_of_dest().get(dest)
+        found = [self.flags[candidate] for candidate in name or () if candidate in self.flags]
+        return found[0] if found else None
+
+
+@lru_cache(maxsize=1)
+def _names_of_dest() -> dict[str, tuple[str, ...]]:
+    result: dict[str, tuple[str, ...]] = {}
+    for name, entry in load_table("flags")["flags"].items():
+        result[entry["dest"]] = (*result.get(entry["dest"], ()), name)
+    return result
+
+
+@lru_cache(maxsize=16)
+def flags_of_release(release: str) -> ReleaseFlags:
+    """The flags of a read release.
+
+    Raises:
+        KeyError: that release was not read.
+    """
+    at = index_of(release)
+    flags: dict[str, Flag] = {}
+    spellings: dict[str, tuple[Flag, bool]] = {}
+    for name, entry in load_table("flags")["flags"].items():
+        for run in entry["runs"]:
+            if index_of(run["first"]) <= at <= index_of(run["last"]):
+                flag = flags[name] = _flag(name, entry["dest"], run)
+                spellings.update(dict.fromkeys(flag.names, (flag, True)))
+                for negation in flag.negations:
+                    spellings.setdefault(negation, (flag, False))
+                break
+    return ReleaseFlags(release, flags, spellings)
+
+
+def flags_of_version(version: str | None) -> ReleaseFlags:
+    """The flags of the read release that describes a version best (the newest for None)."""
+    return flags_of_release(resolve_version(version).table)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The read releases with a flag or a variable: the first, the last, and the first after the last without it."""
+
+    first: str
+    last: str
+    gone_in: str | None
+
+
+@lru_cache(maxsize=1)
+def _histories() -> dict[str, tuple[tuple[Flag, bool], ...]]:
+    """Every spelling of every release, with the definitions that it had."""
+    result: dict[str, list[tuple[Flag, bool]]] = {}
+    for name, entry in load_table("flags")["flags"].items():
+        for run in entry["runs"]:
+            flag = _flag(name, entry["dest"], run)
+            for spelling in flag.names:
+                result.setdefault(spelling, []).append((flag, True))
+            for spelling in flag.negations:
+                result.setdefault(spelling, []).append((flag, False))
+    return {spelling: tuple(found) for spelling, found in result.items()}
+
+
+def history_of(spelling: str) -> tuple[tuple[Flag, bool], ...]:
+    """The definitions that a spelling had over all releases, and whether it switches on; empty if none had it."""
+    return _histories().get(spelling, ())
+
+
+def lifetime_of(spelling: str) -> Lifetime | None:
+    """First and last read release that takes a spelling, None if none does."""
+    found = history_of(spelling)
+    if not found:
+        return None
+    first = min((flag.first for flag, _ in found), key=index_of)
+    last = max((flag.last for flag, _ in found), key=index_of)
+    after = index_of(last) + 1
+    return Lifetime(first, last, releases()[after] if after < len(releases()) else None)
+
+
+def nearest_definition(spelling: str, release: str) -> tuple[Flag, bool] | None:
+    """The definition of a spelling in the read release nearest to ``release`` that has it."""
+    at = index_of(release)
+
+    def distance(found: tuple[Flag, bool]) -> int:
+        return max(index_of(found[0].first) - at, at - index_of(found[0].last), 0)
+
+    return min(history_of(spelling), key=distance, default=None)
+
+
+def flag_presence(spelling: str, version: str | VersionInfo | None) -> Presence:
+    """Whether a version takes a spelling; certain where the version was read, or both its neighbours agree.
+
+    Beyond the newest read release (and for forks and branches) only ``present`` in the nearest one is an answer.
+    """
+    info = version if isinstance(version, VersionInfo) else resolve_version(version)
+    answers = {spelling in flags_of_release(release).spellings for release in info.neighbours}
+    if len(answers) > 1:
+        return "uncertain"
+    if answers == {True}:
+        return "present"
+    return "absent" if info.bounded else "uncertain"
