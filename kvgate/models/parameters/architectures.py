@@ -1,0 +1,731 @@
+"""What each architecture is built of: one row per family, as vLLM 0.32.0's model files create the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kvgate.models.parameters.blocks import (
+    MLP,
+    Attention,
+    Block,
+    Experts,
+    GatedDelta,
+    GatedMLP,
+    LatentAttention,
+    Linear,
+    Mamba1,
+    Mamba2,
+    Norms,
+    Nothing,
+    Several,
+    ShortConv,
+    Vector,
+    by,
+)
+from kvgate.models.parameters.decoder import Decoder, Family
+from kvgate.models.parameters.keys import Keys
+from kvgate.models.parameters.tally import FLOAT32
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rules that rows share: which layers are of which kind, and widths
+
+
+def first_dense(keys: Keys, layer: int) -> str:
+    """DeepSeek: the first layers are dense, then every ``moe_layer_freq``-th is a mixture of experts."""
+    if not keys.get("n_routed_experts"):
+        return "dense"
+    frequency = keys.get("moe_layer_freq", 1)
+    sparse = layer >= int(keys.get("first_k_dense_replace", 0)) and (
+        bool(frequency[layer]) if isinstance(frequency, list) else layer % int(frequency) == 0
+    )
+    return "sparse" if sparse else "dense"
+
+
+def sparse_step(keys: Keys, layer: int) -> str:
+    """Qwen: every ``decoder_sparse_step``-th layer is a mixture of experts, but for ``mlp_only_layers``."""
+    dense = layer in (keys.get("mlp_only_layers") or ())
+    step = int(keys.get("decoder_sparse_step", 1))
+    sparse = not dense and int(keys.get("num_experts", 0)) > 0 and (layer + 1) % step == 0
+    return "sparse" if sparse else "dense"
+
+
+def layer_type(keys: Keys, layer: int) -> str:
+    kinds = keys.get("layer_types")
+    return str(kinds[layer]) if kinds else "full_attention"
+
+
+def linear_or_full(keys: Keys, layer: int) -> str:
+    return "linear" if layer_type(keys, layer) == "linear_attention" else "full"
+
+
+def block_type(keys: Keys, layer: int) -> str:
+    kinds = keys["layers_block_type"]
+    return {"linear_attention": "mamba", "full_attention": "attention"}.get(str(kinds[layer]), str(kinds[layer]))
+
+
+def shared_width(keys: Keys, layer: int) -> int:
+    """DeepSeek: the shared experts are one MLP of their widths together."""
+    del layer
+    return int(keys.get("n_shared_experts") or 0) * int(keys["moe_intermediate_size"])
+
+
+def per_layer(values: Any, layer: int, default: int) -> int:
+    return int(values[layer]) if values else default
+
+
+def mlp_layer_type(keys: Keys, layer: int) -> str:
+    kinds = keys.get("mlp_layer_types")
+    if kinds:
+        return str(kinds[layer])
+    return "dense" if layer < int(keys.get("first_k_dense_replace", 0)) else "sparse"
+
+
+def router_float32(keys: Keys, layer: int) -> int:
+    del layer
+    return FLOAT32 if keys.get("moe_router_dtype") == "float32" else 0
+
+
+def noaux(keys: Keys, layer: int) -> bool:
+    del layer
+    return keys.get("topk_method") == "noaux_tc"
+
+
+def _present(name: str) -> Any:
+    return lambda keys, layer: bool(keys.get(name))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dense decoders
+
+LLAMA: Final = Decoder(
+    Attention(bias="qkv_bias|attention_bias|bias|=0", out_bias="attention_bias|bias|=0"), GatedMLP(bias="mlp_bias|=0")
+)
+MISTRAL: Final = LLAMA
+QWEN2: Final = Decoder(Attention(bias=1, norm=lambda keys, layer: "head" if keys.get("qk_norm") else "none"))
+QWEN3: Final = Decoder(Attention(bias="attention_bias|=0", norm="head"))
+GEMMA: Final = Decoder(Attention(), tie_default=True)
+GEMMA2: Final = Decoder(Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"), norms=4, tie="always")
+GEMMA3: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="head"), norms=4, tie_default=True
+)
+VAULTGEMMA: Final = Decoder(Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"), tie_default=True)
+GRANITE: Final = Decoder(
+    Attention(
+        bias="attention_bias|bias|=0",
+        out_bias="attention_bias|bias|=0",
+        sinks=lambda keys, layer: keys.get("model_type") == "granite_swa",
+    ),
+    GatedMLP(bias="mlp_bias|=0"),
+)
+EXAONE: Final = Decoder(
+    Attention(bias="attention_bias|bias|=0", out_bias="attention_bias|bias|=0"), GatedMLP(bias="mlp_bias|=0")
+)
+EXAONE4: Final = Decoder(
+    Attention(bias="attention_bias|bias|=0", out_bias="attention_bias|bias|=0", norm="head"),
+    GatedMLP(bias="mlp_bias|=0"),
+)
+GLM4: Final = Decoder(Attention(bias="attention_bias|=0"), norms=4)
+COHERE: Final = Decoder(
+    Attention(
+        bias="attention_bias|=0",
+        out_bias="attention_bias|=0",
+        norm=lambda keys, layer: "full" if keys.get("use_qk_norm") else "none",
+    ),
+    norms=1,
+    tie="always",
+    padding=64,
+)
+OLMO: Final = Decoder(Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"), norms=0, final_norm=0)
+OLMO2: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="replicated"),
+)
+PHI: Final = Decoder(
+    Attention(bias=1, out_bias=1, out="dense"),
+    MLP(),
+    norms=1,
+    norm_bias=1,
+    final_norm=2,
+    head_bias=1,
+)
+PHI3: Final = Decoder(Attention(), GatedMLP())
+STARCODER2: Final = Decoder(
+    Attention(bias="use_bias|=1", out_bias="use_bias|=1"),
+    MLP(bias="use_bias|=1", up="c_fc", down="c_proj"),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+)
+SEED_OSS: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_out_bias|=0"), GatedMLP(bias="mlp_bias|=0")
+)
+JAIS2: Final = Decoder(
+    Attention(bias="attention_bias|=1", out_bias="attention_bias|=1"),
+    MLP(bias="mlp_bias|=1", up="up_proj", down="down_proj"),
+    norm_bias=1,
+    final_norm=2,
+)
+HYPERCLOVAX: Final = Decoder(
+    Attention(bias="attention_bias|bias|=0", out_bias="attention_bias|bias|=0"),
+    GatedMLP(bias="mlp_bias|=0"),
+    norms=lambda keys, layer: 4 if keys.get("use_post_norm") else 2,
+)
+MUSE_GLIMMER: Final = Decoder(
+    Several(
+        (
+            Attention(),
+            Linear(
+                "self_attn.output_gate_proj",
+                "hidden_size",
+                lambda keys, layer: keys.heads * keys.head_dim,
+                split="column",
+            ),
+        )
+    ),
+    norms=4,
+)
+
+GPT2: Final = Decoder(
+    Attention(name="attn", qkv="c_attn", out="c_proj", bias=1, out_bias=1, kv_heads="num_attention_heads"),
+    MLP(
+        up="c_fc",
+        down="c_proj",
+        width=lambda keys, layer: keys.get("n_inner") or 4 * keys.hidden,
+    ),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+    before=Vector("wpe", ("max_position_embeddings", "hidden_size")),
+    prefix="h.",
+)
+GPT_BIGCODE: Final = Decoder(
+    Attention(
+        name="attn",
+        qkv="c_attn",
+        out="c_proj",
+        bias=1,
+        out_bias=1,
+        kv_heads=lambda keys, layer: 1 if keys.get("multi_query", True) else keys.heads,
+    ),
+    MLP(
+        up="c_fc",
+        down="c_proj",
+        width=lambda keys, layer: keys.get("n_inner") or 4 * keys.hidden,
+    ),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+    before=Vector("wpe", ("max_position_embeddings", "hidden_size")),
+    prefix="h.",
+)
+GPTJ: Final = Decoder(
+    Attention(name="attn", out="out_proj", kv_heads="num_attention_heads"),
+    MLP(up="fc_in", down="fc_out", width=lambda keys, layer: keys.get("n_inner") or 4 * keys.hidden),
+    norms=1,
+    norm_bias=1,
+    final_norm=2,
+    head_bias=1,
+    prefix="h.",
+)
+BLOOM: Final = Decoder(
+    Attention(
+        name="self_attention", qkv="query_key_value", out="dense", bias=1, out_bias=1, kv_heads="num_attention_heads"
+    ),
+    MLP(up="dense_h_to_4h", down="dense_4h_to_h", width=lambda keys, layer: 4 * keys.hidden),
+    norm_bias=1,
+    final_norm=2,
+    tie="always",
+    before=Norms(1, 1),
+    prefix="h.",
+)
+OPT: Final = Decoder(
+    Attention(bias="enable_bias|=1", out_bias="enable_bias|=1", out="out_proj", kv_heads="num_attention_heads"),
+    MLP(name="", bias="enable_bias|=1", width="ffn_dim"),
+    norm_bias=lambda keys, layer: keys.get("layer_norm_elementwise_affine", True),
+    final_norm=lambda keys, layer: (
+        2 if keys.get("do_layer_norm_before", True) and not keys.get("_remove_final_layer_norm") else 0
+    ),
+    tie_default=True,
+    embedding_width="word_embed_proj_dim|hidden_size",
+    before=Several(
+        (
+            Vector("embed_positions", (lambda keys, layer: keys["max_position_embeddings"] + 2, "hidden_size")),
+            Linear(
+                "project_in",
+                "word_embed_proj_dim|hidden_size",
+                lambda keys, layer: keys.hidden if keys.get("word_embed_proj_dim", keys.hidden) != keys.hidden else 0,
+            ),
+        )
+    ),
+    after=Linear(
+        "project_out",
+        lambda keys, layer: keys.hidden if keys.get("word_embed_proj_dim", keys.hidden) != keys.hidden else 0,
+        "word_embed_proj_dim|hidden_size",
+    ),
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Mixtures of experts
+
+MIXTRAL: Final = Decoder(Attention(), Experts("block_sparse_moe", "num_local_experts", "intermediate_size"))
+QWEN2_MOE: Final = Decoder(
+    Attention(bias="qkv_bias|=1"),
+    by(
+        sparse_step,
+        sparse=Experts(
+            count_of="num_experts",
+            width="moe_intermediate_size",
+            shared="shared_expert_intermediate_size|=0",
+            shared_name="shared_expert",
+            shared_gate=_present("shared_expert_intermediate_size"),
+        ),
+        dense=GatedMLP(),
+    ),
+)
+QWEN3_MOE: Final = Decoder(
+    Attention(bias="attention_bias|=0", norm="head"),
+    by(
+        sparse_step,
+        sparse=Experts(
+            count_of="num_experts",
+            width="moe_intermediate_size",
+            shared="shared_expert_intermediate_size|=0",
+            shared_name="shared_expert",
+            shared_gate=_present("shared_expert_intermediate_size"),
+        ),
+        dense=GatedMLP(),
+    ),
+)
+DBRX: Final = Decoder(
+    Attention(
+        name="norm_attn_norm.attn",
+        qkv="Wqkv",
+        out="out_proj",
+        kv_heads=lambda keys, layer: keys.part("attn_config")["kv_n_heads"],
+    ),
+    Experts(
+        "ffn",
+        lambda keys, layer: keys.part("ffn_config")["moe_num_experts"],
+        lambda keys, layer: keys.part("ffn_config")["ffn_hidden_size"],
+        gate="router.layer",
+    ),
+    prefix="blocks.",
+)
+GRANITE_MOE: Final = Decoder(
+    Attention(
+        bias="attention_bias|=0",
+        out_bias="attention_bias|=0",
+        sinks=lambda keys, layer: keys.get("model_type") == "granitemoe_swa",
+    ),
+    Several(
+        (
+            Experts("block_sparse_moe", "num_local_experts", "intermediate_size"),
+            GatedMLP("shared_mlp", "shared_intermediate_size|=0", up="input_linear", down="output_linear"),
+        )
+    ),
+)
+FLEX_OLMO: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="replicated"),
+    Experts(count_of="num_experts", width="intermediate_size"),
+)
+OLMOE: Final = Decoder(Attention(norm="replicated"), Experts(count_of="num_experts", width="intermediate_size"))
+MELLUM: Final = Decoder(
+    Attention(bias="attention_bias|=0", norm="head"),
+    Experts(count_of="num_experts", width="moe_intermediate_size"),
+)
+GPT_OSS: Final = Decoder(
+    Attention(name="attn", bias="attention_bias|=1", out_bias="attention_bias|=1", sinks=1),
+    Experts(count_of="num_local_experts", width="intermediate_size", gate="router", gate_bias=1, bias=1),
+)
+ERNIE_MOE: Final = Decoder(
+    Attention(bias="use_bias|=0", out_bias="use_bias|=0"),
+    by(
+        lambda keys, layer: (
+            "sparse"
+            if keys.get("moe_num_experts", 0)
+            and (layer + 1) % int(keys.get("moe_layer_interval", 1)) == 0
+            and layer >= _least(keys.get("moe_layer_start_index", 0))
+            and layer <= _most(keys.get("moe_layer_end_index"), keys.layers)
+            else "dense"
+        ),
+        sparse=Experts(
+            count_of="moe_num_experts",
+            width="moe_intermediate_size",
+            gate_bytes=FLOAT32,
+            correction=1,
+            shared=lambda keys, layer: int(keys.get("moe_num_shared_experts", 0)) * int(keys["moe_intermediate_size"]),
+        ),
+        dense=GatedMLP(bias="use_bias|=0"),
+    ),
+)
+
+
+def _least(value: Any) -> int:
+    return min(value) if isinstance(value, list) else int(value)
+
+
+def _most(value: Any, layers: int) -> int:
+    if value is None or value == -1:
+        return layers - 1
+    return max(value) if isinstance(value, list) else int(value)
+
+
+GLM4_MOE: Final = Decoder(
+    Attention(bias="attention_bias|=0", norm=lambda keys, layer: "head" if keys.get("use_qk_norm") else "none"),
+    by(
+        first_dense,
+        sparse=Experts(gate_bytes=FLOAT32, correction=1, shared=shared_width),
+        dense=GatedMLP(),
+    ),
+)
+MINIMAX_M2: Final = Decoder(
+    Attention(norm="full"),
+    Experts(
+        "block_sparse_moe",
+        "num_local_experts",
+        "intermediate_size",
+        gate_bytes=FLOAT32,
+        correction=lambda keys, layer: keys.get("use_routing_bias"),
+    ),
+)
+LLAMA4: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+    by(
+        lambda keys, layer: "sparse" if layer in _llama4_sparse(keys) else "dense",
+        sparse=Experts(
+            "feed_forward",
+            "num_local_experts",
+            "intermediate_size",
+            gate="router",
+            shared="intermediate_size",
+            shared_name="shared_expert",
+        ),
+        dense=GatedMLP("feed_forward", "intermediate_size_mlp"),
+    ),
+)
+
+
+def _llama4_sparse(keys: Keys) -> Any:
+    listed = keys.get("moe_layers")
+    step = int(keys.get("interleave_moe_layer_step", 1))
+    return listed if listed else range(step - 1, keys.layers, step) if step else ()
+
+
+LAGUNA: Final = Decoder(
+    Several(
+        (
+            Attention(
+                norm="head",
+                bias="attention_bias|qkv_bias|=0",
+                heads=lambda keys, layer: per_layer(keys.get("num_attention_heads_per_layer"), layer, keys.heads),
+            ),
+            Linear(
+                "self_attn.g_proj",
+                "hidden_size",
+                lambda keys, layer: (
+                    per_layer(keys.get("num_attention_heads_per_layer"), layer, keys.heads)
+                    * (keys.head_dim if keys.get("gating") == "per-element" else 1)
+                ),
+                split="column",
+            ),
+        )
+    ),
+    by(
+        mlp_layer_type,
+        sparse=Experts(
+            count_of="num_experts",
+            width="moe_intermediate_size",
+            correction=1,
+            shared="shared_expert_intermediate_size|=0",
+            shared_name="shared_expert",
+        ),
+        dense=GatedMLP(),
+    ),
+    uniform=False,
+)
+
+
+ARIA: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+    Experts(
+        count_of="moe_num_experts",
+        width="intermediate_size",
+        gate="router_weight",
+        shared=lambda keys, layer: keys["moe_num_shared_experts"] * keys["intermediate_size"],
+    ),
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Latent attention
+
+DEEPSEEK_MLP: Final = by(
+    first_dense,
+    sparse=Experts(gate_bytes=router_float32, correction=noaux, shared=shared_width),
+    dense=GatedMLP(),
+)
+
+
+def _deepseek_attention(keys: Keys, layer: int) -> str:
+    del layer
+    plain = keys.get("model_type") == "deepseek" or not (keys.get("qk_nope_head_dim") or keys.get("qk_rope_head_dim"))
+    return "plain" if plain else "latent"
+
+
+def _indexed(keys: Keys, layer: int) -> bool:
+    """DeepSeek V3.2: layers with their own sparse indexer (others reuse the one before)."""
+    if not keys.get("index_topk"):
+        return False
+    kinds = keys.get("indexer_types")
+    if kinds:
+        return str(kinds[layer]) == "full"
+    pattern = keys.get("index_topk_pattern")
+    if pattern:
+        return str(pattern[layer]).upper() == "F"
+    frequency = keys.get("index_topk_freq", 1)
+    return bool(frequency[layer]) if isinstance(frequency, list) else layer % int(frequency or 1) == 0
+
+
+DEEPSEEK: Final = Decoder(
+    by(
+        _deepseek_attention,
+        latent=LatentAttention(bias="attention_bias|=0", indexer=_indexed),
+        plain=Attention(),
+    ),
+    DEEPSEEK_MLP,
+)
+AXK1: Final = Decoder(LatentAttention(), DEEPSEEK_MLP, norms=3)
+MINICPM3: Final = Decoder(LatentAttention(fused=False), tie_default=True)
+
+# --------------------------------------------------------------------------------------------------------------------
+# State space and linear mixers
+
+MAMBA: Final = Decoder(
+    Mamba1(inner="intermediate_size"),
+    Nothing(),
+    norms=1,
+    tie_default=True,
+)
+MAMBA2: Final = Decoder(Mamba2(), Nothing(), norms=1)
+FALCON_H1: Final = Decoder(
+    Several(
+        (
+            Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+            Mamba2(
+                name="mamba",
+                inner=lambda keys, layer: keys.get("mamba_d_ssm") or int(keys["mamba_expand"] * keys.hidden),
+                heads="mamba_n_heads",
+                bias="mamba_proj_bias|=0",
+                norm="mamba_rms_norm|=0",
+            ),
+        )
+    ),
+    GatedMLP("feed_forward", bias="mlp_bias|=0"),
+)
+JAMBA: Final = Decoder(
+    by(
+        block_type,
+        attention=Attention(name="self_attn"),
+        mamba=Mamba1(
+            name="mamba",
+            inner=lambda keys, layer: keys["mamba_expand"] * keys.hidden,
+            rank="mamba_dt_rank",
+            state="mamba_d_state",
+            conv="mamba_d_conv",
+            conv_bias="mamba_conv_bias|=1",
+            bias="mamba_proj_bias|=0",
+            norms=True,
+        ),
+    ),
+    by(
+        lambda keys, layer: (
+            "sparse"
+            if int(keys.get("num_experts", 1)) > 1
+            and layer % int(keys["expert_layer_period"]) == int(keys["expert_layer_offset"])
+            else "dense"
+        ),
+        sparse=Experts("feed_forward", "num_experts", "intermediate_size", gate="router"),
+        dense=GatedMLP("feed_forward"),
+    ),
+)
+GRANITE_HYBRID: Final = Decoder(
+    by(
+        lambda keys, layer: "attention" if layer_type(keys, layer) in ("attention", "full_attention") else "mamba",
+        attention=Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+        mamba=Mamba2(
+            name="mamba",
+            inner=lambda keys, layer: int(keys["mamba_expand"] * keys.hidden),
+            heads="mamba_n_heads",
+            bias="mamba_proj_bias|=0",
+        ),
+    ),
+    Several(
+        (
+            by(
+                lambda keys, layer: "moe" if keys.get("num_local_experts", 0) else "none",
+                moe=Experts("block_sparse_moe", "num_local_experts", "intermediate_size"),
+                none=Nothing(),
+            ),
+            GatedMLP("shared_mlp", "shared_intermediate_size|=0", up="input_linear", down="output_linear"),
+        )
+    ),
+)
+
+
+def _nemotron_shared(keys: Keys, layer: int) -> int:
+    del layer
+    return int(keys.get("moe_shared_expert_intermediate_size", 0)) * int(keys.get("n_shared_experts", 0) or 0)
+
+
+NEMOTRON_H: Final = Decoder(
+    by(
+        block_type,
+        attention=Attention(name="mixer", bias="attention_bias|=0", out_bias="attention_bias|=0"),
+        mamba=Mamba2(
+            inner=lambda keys, layer: keys["mamba_num_heads"] * keys["mamba_head_dim"],
+            heads="mamba_num_heads",
+            head_dim="mamba_head_dim",
+            state="ssm_state_size",
+            bias="use_bias|mamba_proj_bias|=0",
+            conv_bias="use_conv_bias|=1",
+        ),
+        mlp=MLP("mixer", bias="mlp_bias|=0", up="up_proj", down="down_proj"),
+        moe=Several(
+            (
+                Experts(
+                    "mixer",
+                    "n_routed_experts",
+                    "moe_intermediate_size",
+                    correction=1,
+                    matrices=1,
+                    shared=_nemotron_shared,
+                ),
+            )
+        ),
+    ),
+    Nothing(),
+    norms=1,
+)
+LFM2: Final = Decoder(
+    by(
+        lambda keys, layer: "attention" if layer_type(keys, layer) == "full_attention" else "conv",
+        attention=Attention(out="out_proj", norm="head"),
+        conv=ShortConv(),
+    ),
+    GatedMLP("feed_forward", lambda keys, layer: lfm2_width(keys), up="w13", down="w2"),
+    tie_default=True,
+)
+
+
+def lfm2_width(keys: Keys) -> int:
+    """Width of the feed-forward part (``lfm2.py``: two thirds, then a multiplier, rounded up)."""
+    width = int(keys.get("block_ff_dim") or keys["intermediate_size"])
+    if keys.get("block_auto_adjust_ff_dim"):
+        width = int(2 * width / 3)
+        multiplier = keys.get("block_ffn_dim_multiplier")
+        if multiplier is not None:
+            width = int(multiplier * width)
+        multiple = int(keys["block_multiple_of"])
+        width = multiple * -(-width // multiple)
+    return width
+
+
+QWEN3_NEXT_MLP: Final = by(
+    sparse_step,
+    sparse=Experts(
+        count_of="num_experts",
+        width="moe_intermediate_size",
+        shared="shared_expert_intermediate_size|=0",
+        shared_name="shared_expert",
+        shared_gate=_present("shared_expert_intermediate_size"),
+    ),
+    dense=GatedMLP(),
+)
+QWEN3_NEXT: Final = Decoder(
+    by(
+        linear_or_full,
+        linear=GatedDelta(),
+        full=Attention(bias="qkv_bias|attention_bias|=0", gate="attn_output_gate|=1", norm="head"),
+    ),
+    QWEN3_NEXT_MLP,
+)
+QWEN3_5: Final = Decoder(QWEN3_NEXT.mixer, QWEN3_NEXT_MLP)
+
+# --------------------------------------------------------------------------------------------------------------------
+
+_D: Final[Mapping[str, Decoder]] = {
+    "AXK1ForCausalLM": AXK1,
+    "BloomForCausalLM": BLOOM,
+    "CohereForCausalLM": COHERE,
+    "Cohere2ForCausalLM": COHERE,
+    "DbrxForCausalLM": DBRX,
+    "DeepseekForCausalLM": DEEPSEEK,
+    "DeepseekV2ForCausalLM": DEEPSEEK,
+    "DeepseekV3ForCausalLM": DEEPSEEK,
+    "DeepseekV32ForCausalLM": DEEPSEEK,
+    "Ernie4_5ForCausalLM": LLAMA,
+    "Ernie4_5_MoeForCausalLM": ERNIE_MOE,
+    "ExaoneForCausalLM": EXAONE,
+    "Exaone4ForCausalLM": EXAONE4,
+    "FalconH1ForCausalLM": FALCON_H1,
+    "FalconMambaForCausalLM": MAMBA,
+    "FlexOlmoForCausalLM": FLEX_OLMO,
+    "GPT2LMHeadModel": GPT2,
+    "GPTBigCodeForCausalLM": GPT_BIGCODE,
+    "GPTJForCausalLM": GPTJ,
+    "Gemma2ForCausalLM": GEMMA2,
+    "Gemma3ForCausalLM": GEMMA3,
+    "GemmaForCausalLM": GEMMA,
+    "Glm4ForCausalLM": GLM4,
+    "Glm4MoeForCausalLM": GLM4_MOE,
+    "GlmMoeDsaForCausalLM": DEEPSEEK,
+    "GptOssForCausalLM": GPT_OSS,
+    "GraniteForCausalLM": GRANITE,
+    "GraniteMoeForCausalLM": GRANITE_MOE,
+    "GraniteMoeHybridForCausalLM": GRANITE_HYBRID,
+    "GraniteMoeSWAForCausalLM": GRANITE_MOE,
+    "GraniteMoeSharedForCausalLM": GRANITE_MOE,
+    "GraniteSWAForCausalLM": GRANITE,
+    "HyperCLOVAXForCausalLM": HYPERCLOVAX,
+    "IQuestCoderForCausalLM": LLAMA,
+    "InternLM3ForCausalLM": LLAMA,
+    "Jais2ForCausalLM": JAIS2,
+    "JambaForCausalLM": JAMBA,
+    "LLaMAForCausalLM": LLAMA,
+    "LagunaForCausalLM": LAGUNA,
+    "Lfm2ForCausalLM": LFM2,
+    "Llama4ForCausalLM": LLAMA4,
+    "LlamaForCausalLM": LLAMA,
+    "Mamba2ForCausalLM": MAMBA2,
+    "MambaForCausalLM": MAMBA,
+    "MellumForCausalLM": MELLUM,
+    "MiMoForCausalLM": QWEN2,
+    "MiniCPM3ForCausalLM": MINICPM3,
+    "MiniMaxM2ForCausalLM": MINIMAX_M2,
+    "Ministral3ForCausalLM": MISTRAL,
+    "MistralForCausalLM": MISTRAL,
+    "MixtralForCausalLM": MIXTRAL,
+    "MuseGlimmerForCausalLM": MUSE_GLIMMER,
+    "NemotronHForCausalLM": NEMOTRON_H,
+    "OPTForCausalLM": OPT,
+    "Olmo2ForCausalLM": OLMO2,
+    "Olmo3ForCausalLM": OLMO2,
+    "OlmoForCausalLM": OLMO,
+    "OlmoeForCausalLM": OLMOE,
+    "Phi3ForCausalLM": PHI3,
+    "PhiForCausalLM": PHI,
+    "Qwen2ForCausalLM": QWEN2,
+    "Qwen2MoeForCausalLM": QWEN2_MOE,
+    "Qwen3ForCausalLM": QWEN3,
+    "Qwen3MoeForCausalLM": QWEN3_MOE,
+    "Qwen3NextForCausalLM": QWEN3_NEXT,
+    "Qwen3_5ForCausalLM": QWEN3_5,
+    "Qwen3_5MoeForCausalLM": QWEN3_5,
+    "SeedOssForCausalLM": SEED_OSS,
+    "Starcoder2ForCausalLM": STARCODER2,
+    "TeleChat3ForCausalLM": LLAMA,
+    "VaultGemmaForCausalLM": VAULTGEMMA,
+}
+
+FAMILIES: Final[dict[str, Family]] = {name: Family(decoder) for name, decoder in _D.items()}
+
+__all__ = ["FAMILIES", "Block"]

@@ -1,0 +1,477 @@
+"""The blocks that decoder layers are built of. Each adds its parameters to a :class:`Tally`.
+
+A field that a configuration decides is a :data:`~kvgate.models.parameters.keys.Value`: a constant, the name of a key,
+or a function of the configuration and the layer's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kvgate.models.parameters.keys import Keys, Value, resolve
+from kvgate.models.parameters.tally import FLOAT32, Tally, divide
+
+
+class Block(Protocol):
+    """Adds the parameters of one module under ``name`` for layer ``layer``."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Grouped-query attention with a fused projection.
+
+    Attributes:
+        name: of the module within the layer.
+        bias: of the query, key and value projection; ``out_bias`` of the output projection.
+        heads, kv_heads, head_dim, v_head_dim: of the whole model; None for the usual keys.
+        norm: of queries and keys: ``head`` one vector of the head's size each, ``full`` one over all (sharded) heads,
+            ``replicated`` one over all heads on every rank.
+        norm_bias: the norms have a bias too.
+        sinks: one learned logit per head; ``gate`` doubles the queries (an output gate of the same size).
+        inputs: width of the input where it is not the hidden size.
+        shared_kv: true where the layer reuses another layer's keys and values and projects queries only.
+    """
+
+    name: str = "self_attn"
+    out: str = "o_proj"
+    qkv: str = "qkv_proj"
+    bias: Value = 0
+    out_bias: Value = 0
+    heads: Value | None = None
+    kv_heads: Value | None = None
+    head_dim: Value | None = None
+    v_head_dim: Value | None = None
+    norm: Literal["none", "head", "full", "replicated"] | Value = "none"
+    norm_bias: bool = False
+    sinks: Value = 0
+    gate: Value = 0
+    inputs: Value | None = None
+    shared_kv: Value = 0
+    cache_scales: bool = True
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        inputs = hidden if self.inputs is None else int(resolve(self.inputs, keys, layer))
+        heads = keys.heads if self.heads is None else int(resolve(self.heads, keys, layer))
+        kv_heads = keys.kv_heads if self.kv_heads is None else int(resolve(self.kv_heads, keys, layer))
+        head_dim = keys.head_dim if self.head_dim is None else int(resolve(self.head_dim, keys, layer))
+        v_head_dim = head_dim if self.v_head_dim is None else int(resolve(self.v_head_dim, keys, layer))
+        prefix = f"{name}{self.name}."
+        bias = bool(resolve(self.bias, keys, layer))
+        queries = heads * 2 if resolve(self.gate, keys, layer) else heads
+        if resolve(self.shared_kv, keys, layer):
+            tally.linear(f"{prefix}q_proj", inputs, queries * head_dim, bias=bias)
+        else:
+            tally.qkv(f"{prefix}{self.qkv}", inputs, queries, kv_heads, head_dim, v_head_dim=v_head_dim, bias=bias)
+        tally.linear(
+            f"{prefix}{self.out}",
+            heads * v_head_dim,
+            hidden,
+            bias=bool(resolve(self.out_bias, keys, layer)),
+            split="row",
+        )
+        norm = self.norm if self.norm in ("none", "head", "full", "replicated") else resolve(self.norm, keys, layer)
+        self._norms(tally, prefix, norm, heads, kv_heads, head_dim)
+        if resolve(self.sinks, keys, layer):
+            tally.param(f"{prefix}sinks", divide(heads, tally.shard.tensor))
+        if self.cache_scales:
+            tally.cache_scales(f"{name}{self.name}")
+
+    def _norms(self, tally: Tally, prefix: str, norm: object, heads: int, kv_heads: int, head_dim: int) -> None:
+        if norm in ("none", 0, False, None):
+            return
+        ranks = tally.shard.tensor
+        if norm == "full":
+            per_rank = max(1, kv_heads // ranks)
+            queries, keys = divide(heads, ranks) * head_dim, per_rank * head_dim
+        elif norm == "replicated":
+            queries, keys = heads * head_dim, kv_heads * head_dim
+        else:
+            queries, keys = head_dim, head_dim
+        tally.norm(f"{prefix}q_norm", queries, bias=self.norm_bias)
+        tally.norm(f"{prefix}k_norm", keys, bias=self.norm_bias)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention (``layers/mla.py``); low-rank parts are on every rank.
+
+    ``fused`` where vLLM fuses the two down projections. ``indexer`` decides which layers carry a sparse indexer.
+    """
+
+    name: str = "self_attn"
+    fused: bool = True
+    bias: Value = 0
+    indexer: Value = 0
+    gate: Value = 0
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden, heads = keys.hidden, keys.heads
+        nope, rope = int(keys["qk_nope_head_dim"]), int(keys["qk_rope_head_dim"])
+        value, rank = int(keys["v_head_dim"]), int(keys["kv_lora_rank"])
+        query_rank = keys.get("q_lora_rank")
+        prefix = f"{name}{self.name}."
+        bias = bool(resolve(self.bias, keys, layer))
+        if query_rank:
+            if self.fused:
+                tally.linear(f"{prefix}fused_qkv_a_proj", hidden, int(query_rank), rank + rope, bias=bias, split="none")
+            else:
+                tally.linear(f"{prefix}q_a_proj", hidden, int(query_rank), bias=bias, split="none")
+                tally.linear(f"{prefix}kv_a_proj_with_mqa", hidden, rank + rope, bias=bias, split="none")
+            tally.norm(f"{prefix}q_a_layernorm", int(query_rank))
+            tally.linear(f"{prefix}q_b_proj", int(query_rank), heads * (nope + rope))
+        else:
+            tally.linear(f"{prefix}kv_a_proj_with_mqa", hidden, rank + rope, bias=bias, split="none")
+            tally.linear(f"{prefix}q_proj", hidden, heads * (nope + rope))
+        tally.norm(f"{prefix}kv_a_layernorm", rank)
+        tally.linear(f"{prefix}kv_b_proj", rank, heads * (nope + value))
+        tally.linear(f"{prefix}o_proj", heads * value, hidden, bias=bias, split="row")
+        if resolve(self.indexer, keys, layer):
+            self._indexer(tally, keys, prefix, int(query_rank or hidden))
+        if resolve(self.gate, keys, layer):
+            tally.linear(f"{prefix}linear_gate", hidden, heads * value)
+        if tally.quantization.method == "modelopt":
+            tally.cache_scales(f"{name}{self.name}.mla_attn")
+
+    def _indexer(self, tally: Tally, keys: Keys, prefix: str, query_rank: int) -> None:
+        heads, width = int(keys["index_n_heads"]), int(keys["index_head_dim"])
+        tally.linear(f"{prefix}indexer.wq_b", query_rank, heads * width, split="none")
+        tally.linear(f"{prefix}indexer.wk_weights_proj", keys.hidden, width, heads, split="none", quantized=False)
+        tally.norm(f"{prefix}indexer.k_norm", width, bias=True, itemsize=FLOAT32)
+
+
+@dataclass(frozen=True, slots=True)
+class GatedMLP:
+    """Gate and up projections fused, then down."""
+
+    name: str = "mlp"
+    width: Value = "intermediate_size"
+    bias: Value = 0
+    up: str = "gate_up_proj"
+    down: str = "down_proj"
+    replicated: bool = False
+    quantized: bool = True
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        width = int(resolve(self.width, keys, layer))
+        bias = bool(resolve(self.bias, keys, layer))
+        column: Literal["column", "none"] = "none" if self.replicated else "column"
+        row: Literal["row", "none"] = "none" if self.replicated else "row"
+        tally.linear(
+            f"{name}{self.name}.{self.up}", hidden, width, width, bias=bias, split=column, quantized=self.quantized
+        )
+        tally.linear(f"{name}{self.name}.{self.down}", width, hidden, bias=bias, split=row, quantized=self.quantized)
+
+
+@dataclass(frozen=True, slots=True)
+class MLP:
+    """One projection up, one down."""
+
+    name: str = "mlp"
+    width: Value = "intermediate_size"
+    bias: Value = 1
+    up: str = "fc1"
+    down: str = "fc2"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        width = int(resolve(self.width, keys, layer))
+        bias = bool(resolve(self.bias, keys, layer))
+        prefix = f"{name}{self.name}." if self.name else name
+        tally.linear(f"{prefix}{self.up}", hidden, width, bias=bias)
+        tally.linear(f"{prefix}{self.down}", width, hidden, bias=bias, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts: router, routed experts, shared experts.
+
+    Attributes:
+        count_of: number of routed experts; ``width`` of each, ``inputs`` where it is not the hidden size.
+        gate: name of the router; ``gate_bytes`` of its elements (0: the model's dtype); ``gate_bias``.
+        correction: a float32 score correction per expert.
+        shared: width of the shared experts together, 0 for none; ``shared_gate`` one output that scales them.
+        matrices: 2 where gated, 1 where not.
+    """
+
+    name: str = "mlp"
+    count_of: Value = "num_experts|num_local_experts|n_routed_experts|moe_num_experts"
+    width: Value = "moe_intermediate_size|intermediate_size"
+    gate: str = "gate"
+    gate_bytes: Value = 0
+    gate_bias: Value = 0
+    gate_quantized: bool = False
+    correction: Value = 0
+    experts: str = "experts"
+    bias: Value = 0
+    matrices: Literal[1, 2] = 2
+    shared: Value = 0
+    shared_name: str = "shared_experts"
+    shared_gate: Value = 0
+    shared_up: str = "gate_up_proj"
+    shared_bias: bool = False
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        prefix = f"{name}{self.name}."
+        number = int(resolve(self.count_of, keys, layer))
+        width = int(resolve(self.width, keys, layer))
+        if self.gate:
+            itemsize = int(resolve(self.gate_bytes, keys, layer)) or None
+            tally.linear(
+                f"{prefix}{self.gate}",
+                hidden,
+                number,
+                bias=bool(resolve(self.gate_bias, keys, layer)),
+                split="none",
+                quantized=self.gate_quantized,
+                itemsize=itemsize,
+            )
+        if resolve(self.correction, keys, layer):
+            tally.param(f"{prefix}gate.e_score_correction_bias", number, itemsize=FLOAT32)
+        tally.experts(
+            f"{prefix}{self.experts}",
+            number,
+            hidden,
+            width,
+            matrices=self.matrices,
+            bias=bool(resolve(self.bias, keys, layer)),
+        )
+        shared = int(resolve(self.shared, keys, layer))
+        if shared:
+            shared_prefix = f"{prefix}{self.shared_name}."
+            if self.matrices == 2:
+                tally.linear(f"{shared_prefix}{self.shared_up}", hidden, shared, shared, bias=self.shared_bias)
+            else:
+                tally.linear(f"{shared_prefix}up_proj", hidden, shared, bias=self.shared_bias)
+            tally.linear(f"{shared_prefix}down_proj", shared, hidden, split="row", bias=self.shared_bias)
+        if resolve(self.shared_gate, keys, layer):
+            tally.linear(f"{prefix}shared_expert_gate", hidden, 1, split="none", quantized=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """``number`` norms of the hidden size."""
+
+    number: Value = 2
+    bias: Value = 0
+    width: Value | None = None
+    itemsize: int | None = None
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        width = keys.hidden if self.width is None else int(resolve(self.width, keys, layer))
+        number = int(resolve(self.number, keys, layer))
+        if number:
+            vectors = 2 if resolve(self.bias, keys, layer) else 1
+            tally.param(f"{name}norms", number, vectors, width, itemsize=self.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A replicated parameter of the given dimensions."""
+
+    name: str
+    dims: tuple[Value, ...]
+    itemsize: int | None = None
+    sharded: bool = False
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        size = 1
+        for dim in self.dims:
+            size *= int(resolve(dim, keys, layer))
+        if self.sharded:
+            size = divide(size, tally.shard.tensor)
+        tally.param(f"{name}{self.name}", size, itemsize=self.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A single linear layer."""
+
+    name: str
+    inputs: Value
+    outputs: Value | tuple[Value, ...]
+    bias: Value = 0
+    split: Literal["column", "row", "none"] = "none"
+    quantized: bool = True
+    itemsize: int | None = None
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        outputs = self.outputs if isinstance(self.outputs, tuple) else (self.outputs,)
+        tally.linear(
+            f"{name}{self.name}",
+            int(resolve(self.inputs, keys, layer)),
+            *(int(resolve(value, keys, layer)) for value in outputs),
+            bias=bool(resolve(self.bias, keys, layer)),
+            split=self.split,
+            quantized=self.quantized,
+            itemsize=self.itemsize,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba1:
+    """Selective state space mixer (``layers/mamba/mamba_mixer.py``)."""
+
+    name: str = "mixer"
+    inner: Value = "mamba_inner|intermediate_size"
+    rank: Value = "time_step_rank|mamba_dt_rank"
+    state: Value = "state_size|mamba_d_state"
+    conv: Value = "conv_kernel|mamba_d_conv"
+    conv_bias: Value = "use_conv_bias|mamba_conv_bias|=1"
+    bias: Value = "use_bias|mamba_proj_bias|=0"
+    norms: bool = False
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        ranks = tally.shard.tensor
+        hidden = keys.hidden
+        inner, rank, state, conv = (
+            int(resolve(value, keys, layer)) for value in (self.inner, self.rank, self.state, self.conv)
+        )
+        bias = bool(resolve(self.bias, keys, layer))
+        part = divide(inner, ranks)
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}conv1d.weight", part, conv)
+        if resolve(self.conv_bias, keys, layer):
+            tally.param(f"{prefix}conv1d.bias", part)
+        tally.linear(f"{prefix}in_proj", hidden, inner, inner, bias=bias)
+        tally.linear(f"{prefix}x_proj", inner, rank + 2 * state, split="row")
+        tally.linear(f"{prefix}dt_proj", rank, inner, bias=True)
+        tally.param(f"{prefix}A", part, state, itemsize=FLOAT32)
+        tally.param(f"{prefix}D", part)
+        tally.linear(f"{prefix}out_proj", inner, hidden, bias=bias, split="row")
+        if self.norms:
+            tally.param(f"{prefix}norms", rank + 2 * state)
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba2:
+    """State space duality mixer (``layers/mamba/mamba_mixer2.py``); groups are copied until they divide the ranks."""
+
+    name: str = "mixer"
+    inner: Value = lambda keys, layer: keys["expand"] * keys.hidden
+    heads: Value = "num_heads|mamba_num_heads|mamba_n_heads"
+    head_dim: Value = "head_dim|mamba_head_dim"
+    groups: Value = "n_groups|mamba_ngroups|mamba_n_groups"
+    state: Value = "state_size|ssm_state_size|mamba_d_state"
+    conv: Value = "conv_kernel|mamba_d_conv"
+    conv_bias: Value = "use_conv_bias|mamba_conv_bias|=1"
+    bias: Value = "use_bias|mamba_proj_bias|=0"
+    norm: Value = 1
+    hidden: Value | None = None
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        ranks = tally.shard.tensor
+        hidden = keys.hidden if self.hidden is None else int(resolve(self.hidden, keys, layer))
+        inner, heads, groups, state, conv = (
+            int(resolve(value, keys, layer)) for value in (self.inner, self.heads, self.groups, self.state, self.conv)
+        )
+        if groups % ranks:
+            groups = ranks if groups == 1 else groups + (-groups) % ranks
+        bias = bool(resolve(self.bias, keys, layer))
+        prefix = f"{name}{self.name}."
+        width = inner + 2 * groups * state
+        tally.param(f"{prefix}conv1d.weight", divide(width, ranks), conv)
+        if resolve(self.conv_bias, keys, layer):
+            tally.param(f"{prefix}conv1d.bias", divide(width, ranks))
+        tally.linear(f"{prefix}in_proj", hidden, inner + width + heads, bias=bias)
+        per_rank = divide(heads, ranks)
+        tally.param(f"{prefix}A", per_rank, itemsize=FLOAT32)
+        tally.param(f"{prefix}D", per_rank)
+        tally.param(f"{prefix}dt_bias", per_rank)
+        tally.linear(f"{prefix}out_proj", inner, hidden, bias=bias, split="row")
+        if resolve(self.norm, keys, layer):
+            tally.param(f"{prefix}norm", divide(inner, ranks))
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDelta:
+    """Gated delta net (``layers/mamba/gdn_linear_attn.py``; Qwen3-Next, Qwen3.5)."""
+
+    name: str = "linear_attn"
+    fused_projections: bool = True
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        ranks = tally.shard.tensor
+        key = int(keys["linear_num_key_heads"]) * int(keys["linear_key_head_dim"])
+        heads = int(keys["linear_num_value_heads"])
+        value = heads * int(keys["linear_value_head_dim"])
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}conv1d.weight", divide(2 * key + value, ranks), int(keys["linear_conv_kernel_dim"]))
+        tally.linear(f"{prefix}in_proj_qkvz", keys.hidden, key, key, value, value)
+        tally.linear(f"{prefix}in_proj_ba", keys.hidden, heads, heads)
+        tally.param(f"{prefix}dt_bias", divide(heads, ranks))
+        tally.param(f"{prefix}A_log", divide(heads, ranks), itemsize=FLOAT32)
+        tally.param(f"{prefix}norm", int(keys["linear_value_head_dim"]))
+        tally.linear(f"{prefix}out_proj", value, keys.hidden, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConv:
+    """Gated short convolution (``layers/mamba/short_conv.py``; LFM2)."""
+
+    name: str = "short_conv"
+    kernel: Value = "conv_L_cache"
+    bias: Value = "conv_bias|=0"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = int(keys.get("conv_dim") or keys.hidden)
+        part = divide(hidden, tally.shard.tensor)
+        bias = bool(resolve(self.bias, keys, layer))
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}conv.weight", part, int(resolve(self.kernel, keys, layer)))
+        if bias:
+            tally.param(f"{prefix}conv.bias", part)
+        tally.linear(f"{prefix}in_proj", hidden, hidden, hidden, hidden, bias=bias)
+        tally.linear(f"{prefix}out_proj", hidden, keys.hidden, bias=bias, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Blocks one after the other."""
+
+    blocks: tuple[Block, ...]
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        for block in self.blocks:
+            block.count(tally, keys, name, layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A layer without this part."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del tally, keys, name, layer
+
+
+@dataclass(frozen=True, slots=True)
+class ByLayer:
+    """One of several blocks, chosen by the layer."""
+
+    choose: Callable[[Keys, int], object]
+    blocks: tuple[tuple[object, Block], ...]
+
+    def pick(self, keys: Keys, layer: int) -> Block:
+        kind = self.choose(keys, layer)
+        for value, block in self.blocks:
+            if value == kind:
+                return block
+        raise UnknownLayerKindError(f"layer {layer} is of kind {kind!r}")
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        self.pick(keys, layer).count(tally, keys, name, layer)
+
+
+class UnknownLayerKindError(ValueError):
+    """The configuration names a kind of layer that the description does not have."""
+
+
+def by(choose: Callable[[Keys, int], object], **blocks: Block) -> ByLayer:
+    """A choice among blocks named by the values that ``choose`` returns."""
+    return ByLayer(choose, tuple(blocks.items()))

@@ -1,0 +1,179 @@
+"""Bytes of a model's parameters on one rank.
+
+Computed from ``config.json``: every parameter that vLLM 0.32.0's modelling code creates for the architecture
+(:mod:`kvgate.models.parameters`), its sharding under tensor, pipeline and expert parallelism, and the storage format
+of a quantized checkpoint. The bytes of the checkpoint's own files, where they are known, win for the total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kvgate.models.model import Model
+
+Basis = Literal["exact", "calibrated", "declared", "measured", "assumed", "unknown"]
+
+#: Bytes of an element by dtype name.
+DTYPE_BYTES: Final[Mapping[str, int]] = {
+    "float32": 4,
+    "float": 4,
+    "float16": 2,
+    "half": 2,
+    "bfloat16": 2,
+    "float64": 8,
+}
+
+#: Share of a checkpoint that every rank holds in full, at most, where the architecture is not described.
+_REPLICATED_SHARE: Final = 0.15
+
+#: A computed size and the checkpoint's may differ by this without a note: padding, formats kept beside the weights.
+_NOTABLE_DIFFERENCE: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEstimate:
+    """Parameter bytes of the rank that holds most.
+
+    Attributes:
+        parameters_bytes: as the loader fills them, before any repacking; None when nothing is known.
+        low, high: bounds, equal to ``parameters_bytes`` when the basis is exact.
+        formula: how the figure came about, for people.
+        note: what a reader should know of it (difference to the checkpoint, what is missing), None when nothing.
+        computed_bytes: the figure from the architecture alone, where there is one.
+    """
+
+    parameters_bytes: int | None
+    low: int | None
+    high: int | None
+    basis: Basis
+    formula: str
+    note: str | None = None
+    computed_bytes: int | None = None
+
+
+def parameter_bytes(
+    model: Model,
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    expert_parallel: bool = False,
+    data_parallel_size: int = 1,
+    dtype: str | None = None,
+    quantization: str | None = None,
+    hf_overrides: Mapping[str, Any] | None = None,
+    language_model_only: bool = False,
+    version: str = "0.32.0",
+) -> WeightEstimate:
+    """Bytes of the model's parameters on the rank that holds most of them.
+
+    Args:
+        dtype: the model's dtype as resolved; None or ``auto`` for the checkpoint's.
+        quantization: ``--quantization``.
+        expert_parallel: experts are dealt whole to the ranks (``--enable-expert-parallel``).
+        data_parallel_size: ranks that share the experts under expert parallelism.
+        language_model_only: towers beside the language model are not loaded.
+        version: the vLLM release; parameters are those of 0.32.0.
+    """
+    del version
+    computed: int | None = None
+    missing: str | None = None
+    try:
+        computed = computed_bytes(
+            model,
+            tensor_parallel_size=tensor_parallel_size,
+            pipeline_parallel_size=pipeline_parallel_size,
+            expert_parallel=expert_parallel,
+            data_parallel_size=data_parallel_size,
+            dtype=dtype,
+            quantization=quantization,
+            hf_overrides=hf_overrides,
+            language_model_only=language_model_only,
+        )
+    except (LookupError, ValueError, TypeError) as error:
+        missing = str(error)
+    ranks = tensor_parallel_size * pipeline_parallel_size
+    known = model.checkpoint_bytes
+    requantized = bool(quantization) and not _checkpoint_quantization(model)
+    if known is not None and not requantized and not language_model_only:
+        return _from_checkpoint(known, computed, ranks, missing)
+    if computed is not None:
+        return WeightEstimate(
+            computed, computed, computed, "exact", "every parameter of the architecture on this rank", None, computed
+        )
+    return WeightEstimate(None, None, None, "unknown", "", missing)
+
+
+def _from_checkpoint(known: int, computed: int | None, ranks: int, missing: str | None) -> WeightEstimate:
+    if ranks == 1:
+        note = None
+        if computed is not None and abs(computed - known) > _NOTABLE_DIFFERENCE * known:
+            note = f"the architecture's parameters come to {computed:,} bytes, the checkpoint holds {known:,}"
+        elif computed is None:
+            note = missing
+        if computed is not None and note is None:
+            # The loader's tensors are the architecture's; the files carry headers and parts that are not loaded.
+            return WeightEstimate(computed, computed, computed, "exact", "every parameter", None, computed)
+        low = min(known, computed or known)
+        high = max(known, computed or known)
+        return WeightEstimate(known, low, high, "declared", "bytes of the checkpoint", note, computed)
+    if computed is not None:
+        return WeightEstimate(computed, computed, computed, "exact", "every parameter on this rank", None, computed)
+    even = known // ranks
+    high = int(even + known * _REPLICATED_SHARE * (1 - 1 / ranks))
+    return WeightEstimate(even, even, high, "assumed", f"bytes of the checkpoint / {ranks} ranks", missing)
+
+
+def _checkpoint_quantization(model: Model) -> Mapping[str, Any] | None:
+    config = model.config
+    for part in (config, config.get("text_config"), config.get("llm_config")):
+        if isinstance(part, Mapping):
+            found = part.get("quantization_config") or part.get("compression_config")
+            if isinstance(found, Mapping) and found:
+                return found
+    return None
+
+
+def computed_bytes(
+    model: Model,
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    expert_parallel: bool = False,
+    data_parallel_size: int = 1,
+    dtype: str | None = None,
+    quantization: str | None = None,
+    hf_overrides: Mapping[str, Any] | None = None,
+    language_model_only: bool = False,
+    trace: list[tuple[str, int]] | None = None,
+) -> int:
+    """Parameter bytes of the largest rank, from the architecture alone.
+
+    Raises:
+        LookupError: the architecture is not described, or the configuration lacks a figure.
+        ValueError: the model cannot be split so, or its storage format is not described.
+    """
+    from kvgate.models.configuration import complete_configuration
+    from kvgate.models.parameters.count import count_parameters
+
+    whole = complete_configuration(model.config, files=model.files, overrides=hf_overrides).whole
+    return count_parameters(
+        whole,
+        files=model.files,
+        quantization_config=_checkpoint_quantization(model),
+        requested_quantization=quantization,
+        dtype_bytes=element_bytes(whole, dtype),
+        tensor=tensor_parallel_size,
+        pipeline=pipeline_parallel_size,
+        experts=tensor_parallel_size * data_parallel_size if expert_parallel else 1,
+        towers=not language_model_only,
+        trace=trace,
+    )
+
+
+def element_bytes(config: Mapping[str, Any], dtype: str | None) -> int:
+    """Bytes of an element of the model's dtype; float32 checkpoints are loaded in half precision by default."""
+    if dtype and dtype != "auto":
+        return DTYPE_BYTES.get(str(dtype).removeprefix("torch."), 2)
+    return 2
