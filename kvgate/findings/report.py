@@ -146,7 +146,16 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class RuleSummary:
-    """What a report says of a rule: its words, and the severity it is configured to."""
+    """What a report, ``kvgate rules`` and ``kvgate explain`` say of a rule.
+
+    Attributes:
+        severity: the configured one where kvgate.yaml sets it, else the rule's own.
+        url: where to read more, None where there is nothing.
+        condition: its CEL condition, or None where ``check`` names a typed check.
+        not_for: what must not make it fire, a sentence each.
+        bad, good: examples as (title, files' text).
+        builtin: it came with kvgate.
+    """
 
     id: str
     title: str
@@ -157,3 +166,16 @@ class RuleSummary:
     remediation: str
     url: str | None = None
     references: tuple[str, ...] = ()
+    status: str = "stable"
+    since: str = ""
+    profile: str = "recommended"
+    vllm: str | None = None
+    scope: str = "unit"
+    message: str = ""
+    condition: str | None = None
+    check: str | None = None
+    not_for: tuple[str, ...] = ()
+    bad: tuple[tuple[str, str], ...] = ()
+    good: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[str, ...] = ()
+    builtin: bool = True

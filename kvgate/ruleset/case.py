@@ -1,0 +1,208 @@
+"""One serve unit as the rules look at it: its plan, its prediction, and what is derived from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kvgate.ruleset.certainty import Bound, Input, doubtful_inputs
+from kvgate.source.text import Unresolved
+
+if TYPE_CHECKING:
+    from kvgate.capacity.prediction import Prediction, Quantity
+    from kvgate.hardware.gpu import Gpu
+    from kvgate.manifests.unit import ServeUnit
+    from kvgate.models.geometry import ModelGeometry
+    from kvgate.plan import ServingPlan
+
+#: GPUs that stand for what people have, where the files do not name one.
+COMMON_GPUS: Final = ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB")
+
+_WHOLE_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "device")
+_MANY_NODES: Final = ("nnodes", "node_rank", "master_addr", "data_parallel_address", "data_parallel_rank", "headless")
+_MANY_NODE_KINDS: Final = ("LeaderWorkerSet", "RayCluster", "RayService", "RayJob", "DynamoGraphDeployment")
+
+_UNASKED: Final[Any] = object()
+
+
+class Case:
+    """A plan with its prediction.
+
+    Args:
+        plan: the resolved unit.
+        prediction: ``plan.predict()``, None where the model is unknown.
+    """
+
+    def __init__(self, plan: ServingPlan, prediction: Prediction | None) -> None:
+        self.plan = plan
+        self.prediction = prediction
+        self.doubtful: frozenset[Input] = doubtful_inputs(plan, prediction)
+        self._geometry: Any = _UNASKED
+        self._predicted: dict[Any, Prediction | None] = {}
+
+    @property
+    def unit(self) -> ServeUnit:
+        return self.plan.unit
+
+    # -- arguments -------------------------------------------------------------------------------------------------
+
+    def argument(self, dest: str) -> Any:
+        """The value that the command line gives an engine argument, None where it is unset or unresolved."""
+        value = self.plan.values.get(dest)
+        return None if isinstance(value, Unresolved) else value
+
+    def is_unresolved(self, dest: str) -> bool:
+        return isinstance(self.plan.values.get(dest), Unresolved)
+
+    @property
+    def unresolved_arguments(self) -> list[str]:
+        return [dest for dest, value in self.plan.values.items() if isinstance(value, Unresolved)]
+
+    def effective(self, dest: str) -> Any:
+        """The value that counts: set, computed by the prediction, or that release's default; None where unknown."""
+        if self.is_unresolved(dest):
+            return None
+        if self.prediction is not None and self.prediction.resolved.get(dest) is not None:
+            return self.prediction.resolved[dest]
+        if dest in self.plan.values:
+            return self.plan.values[dest]
+        from kvgate.engine.defaults import DYNAMIC, default_of
+
+        try:
+            value = default_of(dest, self.plan.version)
+        except KeyError:
+            return None
+        return None if value is DYNAMIC else value
+
+    def integer(self, dest: str) -> int | None:
+        value = self.effective(dest)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def has_hidden_words(self) -> bool:
+        """Whether words of the command line are unresolved that could be any flag."""
+        return "words" in self.doubtful
+
+    # -- machine ---------------------------------------------------------------------------------------------------
+
+    @property
+    def requested_gpus(self) -> int | None:
+        """Whole GPUs that one replica asks for; None where the files do not say or ask for slices."""
+        counts = [request.count for request in self.unit.gpu_requests]
+        whole = all(request.resource in _WHOLE_GPUS for request in self.unit.gpu_requests)
+        if not counts or not whole or any(count is None for count in counts):
+            return None
+        return sum(count for count in counts if count is not None)
+
+    @property
+    def local_data_parallel(self) -> int | None:
+        """Data-parallel ranks that this server starts itself."""
+        local = self.integer("data_parallel_size_local")
+        return local if local is not None else self.integer("data_parallel_size")
+
+    @property
+    def local_gpus(self) -> int | None:
+        """GPUs that the server uses: tensor x pipeline x local data parallel size."""
+        sizes = (self.integer("tensor_parallel_size"), self.integer("pipeline_parallel_size"))
+        data = self.local_data_parallel or (1 if "data_parallel_size" not in self.plan.values else None)
+        if None in sizes or data is None:
+            return None
+        tensor, pipeline = sizes
+        return (tensor or 1) * (pipeline or 1) * data
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the server may span several machines or pods: Ray, or vLLM's own multi-node flags."""
+        backend = self.plan.values.get("distributed_executor_backend")
+        if isinstance(backend, Unresolved) or backend in ("ray", "external_launcher"):
+            return True
+        if self.unit.kind in _MANY_NODE_KINDS:
+            return True
+        return any(self.plan.values.get(dest) not in (None, False, 1, 0) for dest in _MANY_NODES)
+
+    @property
+    def backend(self) -> str | None:
+        """``cuda``, ``rocm``, ``cpu``, ``tpu``, ...; None where nothing says."""
+        if self.plan.gpu is not None and self.plan.gpu.vendor == "cpu":
+            return "cpu"
+        return self.plan.image.backend if self.plan.image is not None else None
+
+    # -- model and prediction --------------------------------------------------------------------------------------
+
+    @property
+    def geometry(self) -> ModelGeometry | None:
+        """The model's shape, None where the model or its architecture is unknown."""
+        if self._geometry is _UNASKED:
+            self._geometry = None
+            if self.plan.model is not None:
+                from kvgate.models.geometry import UnknownModelError, read_geometry
+
+                overrides = self.argument("hf_overrides")
+                try:
+                    self._geometry = read_geometry(
+                        self.plan.model, hf_overrides=overrides if isinstance(overrides, Mapping) else None
+                    )
+                except UnknownModelError:
+                    self._geometry = None
+        geometry: ModelGeometry | None = self._geometry
+        return geometry
+
+    def predict(
+        self,
+        *,
+        without: tuple[str, ...] = (),
+        changes: Mapping[str, Any] | None = None,
+        gpu: Gpu | None = None,
+    ) -> Prediction | None:
+        """What would be predicted otherwise (:meth:`ServingPlan.predict`), each question asked once."""
+        key = (without, tuple(sorted((changes or {}).items())), gpu)
+        if key not in self._predicted:
+            self._predicted[key] = self.plan.predict(without=without, changes=changes, gpu=gpu)
+        return self._predicted[key]
+
+    def common_gpus(self) -> list[Gpu]:
+        """The GPUs of :data:`COMMON_GPUS` that the catalogue knows."""
+        from kvgate.hardware.catalogue import find_gpu
+
+        found = [find_gpu(name) for name in COMMON_GPUS]
+        return [gpu for gpu in found if gpu is not None]
+
+    def replicas_held(self) -> int:
+        """What multiplies the concurrency of one rank: replicas x data-parallel ranks."""
+        return self.plan.replicas * max(1, self.plan.data_parallel_size)
+
+
+def pool_figure(prediction: Prediction | None, name: str, bound: Bound) -> Any:
+    """A figure of the KV cache (``num_gpu_blocks``, ``max_concurrency``, ...) at a bound of its interval."""
+    if prediction is None:
+        return None
+    value = getattr(prediction.kv_cache, name)
+    if bound is Bound.ESTIMATE or value is None:
+        return value
+    bounds = prediction.kv_cache.interval.get(name)
+    if bounds is None:
+        return value
+    end = bounds[0] if bound is Bound.LOW else bounds[1]
+    return value if end is None else end
+
+
+def quantity_at(quantity: Quantity, bound: Bound) -> int | None:
+    """A quantity of bytes at a bound of its interval."""
+    if bound is Bound.LOW and quantity.low is not None:
+        return quantity.low
+    if bound is Bound.HIGH and quantity.high is not None:
+        return quantity.high
+    return quantity.bytes
+
+
+def sustained_at(prediction: Prediction | None, bound: Bound) -> int | None:
+    """Requests of the declared workload that one rank sustains, at a bound of the interval."""
+    if prediction is None or prediction.concurrency is None:
+        return None
+    concurrency = prediction.concurrency
+    low, high = concurrency.sustained_interval
+    if bound is Bound.LOW and low is not None:
+        return low
+    if bound is Bound.HIGH and high is not None:
+        return high
+    return concurrency.sustained

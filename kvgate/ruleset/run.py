@@ -1,0 +1,285 @@
+"""Rules over units: what fires, how severe it is, where, and in which words.
+
+A crash in one rule is an :class:`InternalError` with the place of the unit it was looking at; the other rules and
+units go on.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from kvgate.config import RuleConfig
+from kvgate.findings.finding import Finding, InternalError, Location, Severity
+from kvgate.findings.identity import finalise
+from kvgate.findings.report import RuleSummary
+from kvgate.findings.suppress import SuppressionProblem, apply_suppressions
+from kvgate.ruleset.case import Case
+from kvgate.ruleset.certainty import Bound, Certainty, Input, certainty_of, severity_of
+from kvgate.ruleset.checks import checks
+from kvgate.ruleset.facts import UnitFacts, facts
+from kvgate.ruleset.load import RuleSet
+from kvgate.ruleset.locate import locate, unit_line
+from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Status
+from kvgate.source.text import SourceFile, Span
+
+if TYPE_CHECKING:
+    from kvgate.capacity.prediction import Prediction
+    from kvgate.manifests.unit import Unread
+    from kvgate.plan import ServingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rules run, and how severe they are at most.
+
+    Attributes:
+        select: ids or families; empty for all of the profile. A rule that is named by its id runs whatever the profile.
+        ignore: ids or families.
+        preview: rules in preview too.
+        profile: ``recommended`` or ``all``.
+        config: kvgate.yaml's ``rules``.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    preview: bool = False
+    profile: str = "recommended"
+    config: Mapping[str, RuleConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules said.
+
+    Attributes:
+        findings: in their stable order, without the suppressed ones.
+        suppressed: how many findings inline comments took away.
+        rules: the rules that ran, with their configured severity.
+    """
+
+    findings: tuple[Finding, ...]
+    errors: tuple[InternalError, ...]
+    suppressed: int
+    rules: Mapping[str, RuleSummary]
+
+
+def select_rules(rules: RuleSet, selection: Selection) -> dict[str, tuple[Rule, Severity]]:
+    """The rules that run, each with its configured severity.
+
+    Raises:
+        RuleError: a name in select, ignore or kvgate.yaml is no rule and no family, or asks for a preview rule
+            without ``--preview``.
+    """
+    chosen = _names(rules, selection.select, "--select")
+    ignored = _names(rules, selection.ignore, "--ignore")
+    configured: dict[str, RuleConfig] = {}
+    for name, config in selection.config.items():
+        rule = rules.find(name)
+        if rule is None:
+            raise RuleError(f'there is no rule "{name}"{_hint(name, rules)}', config.span)
+        configured[rule.id] = config
+    for name in chosen[0]:
+        if rules.rules[name].status is Status.PREVIEW and not selection.preview:
+            raise RuleError(f'the rule "{name}" is in preview: add --preview')
+    found: dict[str, tuple[Rule, Severity]] = {}
+    for rule in rules.rules.values():
+        named = rule.id in chosen[0]
+        if selection.select and not named and rule.family not in chosen[1]:
+            continue
+        if rule.id in ignored[0] or rule.family in ignored[1]:
+            continue
+        config_of_rule = configured.get(rule.id)
+        if config_of_rule is not None and config_of_rule.off:
+            continue
+        if rule.status is Status.PREVIEW and not selection.preview:
+            continue
+        if rule.status is Status.DEPRECATED and not named:
+            continue
+        asked = named or (config_of_rule is not None and config_of_rule.severity is not None)
+        if rule.profile is Profile.ALL and selection.profile != "all" and not asked:
+            continue
+        severity = rule.severity
+        if config_of_rule is not None and config_of_rule.severity is not None:
+            severity = Severity(config_of_rule.severity)
+        found[rule.id] = rule, severity
+    return found
+
+
+def _names(rules: RuleSet, names: Iterable[str], option: str) -> tuple[set[str], set[str]]:
+    """Rule ids and families among names."""
+    ids: set[str] = set()
+    families: set[str] = set()
+    for name in names:
+        rule = rules.find(name)
+        if rule is not None:
+            ids.add(rule.id)
+        elif name in rules.families:
+            families.add(name)
+        else:
+            raise RuleError(f'{option}: there is no rule or family "{name}"{_hint(name, rules)}')
+    return ids, families
+
+
+def _hint(name: str, rules: RuleSet) -> str:
+    close = get_close_matches(name, [*rules.rules, *rules.families], n=1)
+    return f', did you mean "{close[0]}"?' if close else "; `kvgate rules` lists them"
+
+
+def judge(
+    rules: RuleSet,
+    selection: Selection,
+    units: Sequence[tuple[ServingPlan, Prediction | None]],
+    unread: Sequence[Unread] = (),
+    files: Iterable[SourceFile] = (),
+) -> Judgement:
+    """Run the selected rules.
+
+    Args:
+        units: each plan with ``plan.predict()``.
+        unread: places that could not be read.
+        files: every file that was read, for the suppressions in them.
+
+    Raises:
+        RuleError: the selection names a rule that there is not.
+    """
+    selected = select_rules(rules, selection)
+    findings: list[Finding] = []
+    errors: list[InternalError] = []
+    cases = [Case(plan, prediction) for plan, prediction in units]
+    for rule, severity in selected.values():
+        if rule.scope == "unit":
+            for case in cases:
+                _guarded(rule, case.unit.id, unit_line(case), errors, findings, _unit_findings(rule, severity, case))
+        elif rule.scope == "file":
+            for place in unread:
+                _guarded(rule, None, place.span, errors, findings, _other_findings(rule, severity, place))
+    ran = set(selected)
+    suppressed = apply_suppressions(findings, files, known=set(rules.rules), ran=ran, aliases=rules.aliases)
+    late: list[Finding] = []
+    for rule, severity in selected.values():
+        if rule.scope == "suppression":
+            for problem in suppressed.problems:
+                _guarded(rule, None, problem.span, errors, late, _other_findings(rule, severity, problem))
+    return Judgement(
+        findings=finalise([*suppressed.findings, *late]),
+        errors=tuple(errors),
+        suppressed=suppressed.count,
+        rules={rule.id: rule.summary(severity) for rule, severity in selected.values()},
+    )
+
+
+def _guarded(
+    rule: Rule,
+    unit: str | None,
+    where: Span,
+    errors: list[InternalError],
+    findings: list[Finding],
+    found: Iterator[Finding],
+) -> None:
+    try:
+        findings += list(found)
+    except Exception:
+        errors.append(InternalError(rule.id, unit, where, traceback.format_exc()))
+
+
+def _unit_findings(rule: Rule, severity: Severity, case: Case) -> Iterator[Finding]:
+    if rule.vllm is not None and not _speaks_of(rule, case.plan.version):
+        return
+    if rule.condition is not None:
+        drafts: Iterable[Draft] = _condition_drafts(rule, case)
+    else:
+        assert rule.check is not None
+        drafts = checks()[rule.check].run(case, rule.params)
+    for draft in drafts:
+        certainty = Certainty.CERTAIN
+        if draft.holds is not None or draft.rests_on:
+            grade = certainty_of(draft.holds or _always, draft.rests_on, case.doubtful)
+            if grade is None:
+                continue
+            certainty = grade
+        yield _finding(rule, severity, draft, certainty, case)
+
+
+def _always(bound: Bound) -> bool:
+    return True
+
+
+def _speaks_of(rule: Rule, version: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    assert rule.vllm is not None
+    try:
+        return rule.vllm.contains(Version(Version(version).public))
+    except InvalidVersion:
+        return True  # nightly and the like: judged as the newest release
+
+
+def _condition_drafts(rule: Rule, case: Case) -> Iterator[Draft]:
+    condition = rule.condition
+    assert condition is not None
+    # a flag whose value the files do not determine says nothing
+    if any(name.startswith("args.") and case.is_unresolved(name[5:]) for name in condition.names):
+        return
+    inputs: dict[Input, None] = {}
+    for name in condition.names:
+        inputs.update(dict.fromkeys(facts()[name].inputs))
+    # that a flag is set is certain whatever the other words hide
+    if all(case.argument(name[5:]) is not None for name in condition.names if name.startswith("args.")):
+        inputs.pop("words", None)
+    yield Draft(holds=lambda bound: condition.holds(UnitFacts(case, bound)), rests_on=tuple(inputs))
+
+
+def _finding(rule: Rule, severity: Severity, draft: Draft, certainty: Certainty, case: Case) -> Finding:
+    values: Mapping[str, Any] = ChainMap(dict(draft.values), UnitFacts(case))  # type: ignore[arg-type]
+    place = draft.at if draft.at is not None else rule.at
+    primary = place if isinstance(place, Span) else locate(case, place)
+    related = tuple(
+        Location(where if isinstance(where, Span) else locate(case, where), words) for where, words in draft.related
+    )
+    return _worded(
+        rule, severity_of(severity, certainty), draft, values, primary, case.unit.id, related, (unit_line(case),)
+    )
+
+
+def _other_findings(rule: Rule, severity: Severity, subject: Unread | SuppressionProblem) -> Iterator[Finding]:
+    assert rule.check is not None
+    for draft in checks()[rule.check].run(subject, rule.params):
+        primary = draft.at if isinstance(draft.at, Span) else subject.span
+        yield _worded(rule, severity, draft, draft.values, primary, None, (), ())
+
+
+def _worded(
+    rule: Rule,
+    severity: Severity,
+    draft: Draft,
+    values: Mapping[str, Any],
+    primary: Span,
+    unit: str | None,
+    related: tuple[Location, ...],
+    hidden: tuple[Span, ...],
+) -> Finding:
+    variant = rule.variants[draft.variant] if draft.variant is not None else None
+    message = variant.message if variant is not None else rule.message
+    remediation = variant.remediation if variant is not None and variant.remediation is not None else rule.remediation
+    if variant is not None and variant.severity is not None and severity.rank <= rule.severity.rank:
+        severity = severity.capped(variant.severity)  # unless kvgate.yaml raised the rule
+    if draft.ceiling is not None:
+        severity = severity.capped(draft.ceiling)
+    return Finding(
+        rule=rule.id,
+        severity=severity,
+        confidence=rule.confidence,
+        message=" ".join(message.fill(values).split()),
+        primary=primary,
+        related=related,
+        unit=unit,
+        fix=draft.fix,
+        remediation=" ".join(remediation.fill(values).split()),
+        url=rule.url,
+        hidden=hidden,
+    )

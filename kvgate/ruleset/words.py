@@ -1,0 +1,108 @@
+"""Messages with placeholders: ``{available_bytes:gib}``, and how numbers are written for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+GIB: Final = 2**30
+_PLACEHOLDER: Final = re.compile(r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}")
+
+
+def gib(value: float) -> str:
+    """Bytes as GiB with two decimals (one from 100 GiB on)."""
+    amount = value / GIB
+    return f"{amount:,.1f} GiB" if abs(amount) >= 100 else f"{amount:,.2f} GiB"
+
+
+def amount(value: float) -> str:
+    """A number with thousands separators; whole floats without decimals, others with two."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
+    return f"{value:,d}"
+
+
+def plural(count: float, noun: str) -> str:
+    """``1 request``, ``5 requests``."""
+    return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"
+
+
+def listed(values: Any) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    items = [str(value) for value in values]
+    if len(items) < 2:
+        return "".join(items)
+    return ", ".join(items[:-1]) + " and " + items[-1]
+
+
+_FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+    "gib": gib,
+    "int": amount,
+    "tokens": lambda value: plural(value, "token"),
+    "requests": lambda value: plural(value, "request"),
+    "gpus": lambda value: plural(value, "GPU"),
+    "blocks": lambda value: plural(value, "block"),
+    "x": lambda value: f"{value:.2f}x",
+    "list": listed,
+}
+
+
+class TemplateError(ValueError):
+    """The text is no message; ``offset`` is where in it."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with placeholders, checked when it was read."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def fill(self, values: Mapping[str, Any]) -> str:
+        """The text with its values; a value that is None reads ``unknown``.
+
+        Raises:
+            KeyError: a value is missing.
+        """
+
+        def one(match: re.Match[str]) -> str:
+            value = values[match["name"]]
+            if value is None:
+                return "unknown"
+            form = match["format"]
+            return _FORMATS[form](value) if form else str(value)
+
+        return _PLACEHOLDER.sub(one, self.text).replace("{{", "{").replace("}}", "}")
+
+
+def read_template(text: str) -> Template:
+    """Read a message.
+
+    Raises:
+        TemplateError: a brace that begins no placeholder, or an unknown format.
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        if text.startswith(("{{", "}}"), at):
+            at += 2
+            continue
+        if text[at] not in "{}":
+            at += 1
+            continue
+        match = _PLACEHOLDER.match(text, at)
+        if match is None:
+            raise TemplateError("a placeholder is {name} or {name:format}; a brace itself is doubled", at)
+        form = match["format"]
+        if form is not None and form not in _FORMATS:
+            raise TemplateError(f'unknown format "{form}"; known: {", ".join(_FORMATS)}', at)
+        names.append(match["name"])
+        at = match.end()
+    return Template(text, tuple(dict.fromkeys(names)))
