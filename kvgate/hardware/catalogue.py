@@ -36,7 +36,21 @@ _WHAT_IF: Final = ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB")
 # Words that say who made a GPU, or how its memory is built, but not which GPU it is.
 _VENDOR_WORDS: Final = ("nvidia", "corporation", "geforce", "tesla", "quadro", "amd", "ati", "instinct", "radeon")
 _NOISE_WORDS: Final = frozenset(
-    (*_VENDOR_WORDS, "gpu", "gpus", "graphics", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6", "gddr6x", "gddr7", "each")
+    (
+        *_VENDOR_WORDS,
+        "gpu",
+        "gpus",
+        "graphics",
+        "hbm2",
+        "hbm2e",
+        "hbm3",
+        "hbm3e",
+        "gddr6",
+        "gddr6x",
+        "gddr7",
+        "each",
+        "nvlink",
+    )
 )
 _CPU_NAMES: Final = frozenset(("cpu", "cpus", "cpuonly", "none"))
 _MIG: Final = re.compile(r"(?<![a-z0-9])(?:\d+c\.)?(\d)g\.(\d+)gb(?:[+.](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
@@ -75,7 +89,8 @@ class Entry:
 
 
 @cache
-def _data(name: str) -> Any:
+def read_table(name: str) -> Any:
+    """A data file of this room, read once."""
     return json.loads((Path(__file__).parent / "data" / name).read_text(encoding="utf-8"))
 
 
@@ -86,7 +101,7 @@ def _gib(value: float) -> int:
 @cache
 def entries() -> Mapping[str, Entry]:
     """The catalogue by name, in its order."""
-    data = _data("gpus.json")
+    data = read_table("gpus.json")
     return {raw["name"]: _entry(raw, data["reservation"]) for raw in data["gpus"]}
 
 
@@ -137,7 +152,7 @@ def _capability(text: str | None) -> tuple[int, int] | None:
 def _index() -> Mapping[str, tuple[str, ...]]:
     """Joined name -> the entries that carry it, by name, with and without the memory figure."""
     index: dict[str, dict[str, None]] = {}
-    for raw in _data("gpus.json")["gpus"]:
+    for raw in read_table("gpus.json")["gpus"]:
         for alias in (raw["name"], *raw.get("aliases", ())):
             words = _words(alias)
             stem = _strip_vendor("".join(words))
@@ -153,7 +168,7 @@ def _exact_index() -> Mapping[str, tuple[str, ...]]:
     """Names that mean one entry only as a whole, vendor words included (``nvidia-tesla-a100``)."""
     return {
         re.sub(r"[^a-z0-9]+", "", alias.lower()): (raw["name"],)
-        for raw in _data("gpus.json")["gpus"]
+        for raw in read_table("gpus.json")["gpus"]
         for alias in raw.get("exact_aliases", ())
     }
 
@@ -258,7 +273,7 @@ def _how_known(entry: Entry) -> str:
 
 def _match_mig(text: str, shown: str, mig: re.Match[str]) -> GpuMatch:
     profile = f"{mig[1]}g.{mig[2]}gb"
-    parents = _data("mig.json")["parents"]
+    parents = read_table("mig.json")["parents"]
     holders = [name for name, profiles in parents.items() if profile in profiles]
     if not holders:
         return GpuMatch(None, (), f'"{shown}" names no MIG profile that the catalogue knows')
@@ -282,7 +297,7 @@ def _slice(parent: Gpu, profile: str, printed: tuple[float, float] | None) -> Gp
         middle = (low + high) // 2
     else:
         # The prints at hand lie 0 to 0.75 GiB below the slice's share of the parent's total, eighths relatively most.
-        eighths = _data("mig.json")["eighths"][profile]
+        eighths = read_table("mig.json")["eighths"][profile]
         assert parent.memory_low is not None
         assert parent.memory_high is not None
         high = parent.memory_high * eighths // 8
