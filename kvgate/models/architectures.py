@@ -218,9 +218,7 @@ def mla(*, sparse: bool | Callable[[Config], bool] = False, per_layer: int = 1) 
         for _ in range(per_layer):
             if is_sparse and _has_indexer(config, index):
                 yield indexer(config, index)
-            yield Layer(
-                index, "mla", heads=query_heads(config), kv_heads=1, head_size=rank + rope, sparse=is_sparse
-            )
+            yield Layer(index, "mla", heads=query_heads(config), kv_heads=1, head_size=rank + rope, sparse=is_sparse)
 
     return make
 
@@ -233,9 +231,7 @@ def _has_indexer(config: Config, index: int) -> bool:
 def indexer(config: Config, index: int, *, block: int = 128) -> Layer:
     """Keys of the lightning indexer: one byte an element and a 4-byte scale per block of 128."""
     width = number(config, "index_head_dim")
-    return Layer(
-        index, "indexer", kv_heads=1, head_size=width + width // block * 4, dtype="uint8", role="indexer"
-    )
+    return Layer(index, "indexer", kv_heads=1, head_size=width + width // block * 4, dtype="uint8", role="indexer")
 
 
 def has(key: str) -> Callable[[Config], bool]:
@@ -273,7 +269,10 @@ def when(test: Callable[[Config], bool], then: Maker, otherwise: Maker) -> Maker
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-def each(maker: Maker, count: Number = at("num_hidden_layers")) -> Plan:
+_NUM_LAYERS: Final = at("num_hidden_layers")
+
+
+def each(maker: Maker, count: Number = _NUM_LAYERS) -> Plan:
     """The same kind of layer throughout."""
 
     def plan(config: Config) -> Iterable[Layer]:
@@ -412,8 +411,12 @@ _NEMOTRON_H: Final = by_kind(
         "linear_attention": recurrent(
             mamba2(
                 lambda c: number(c, "mamba_num_heads") * number(c, "mamba_head_dim"),
-                "n_groups", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "conv_kernel",
-            )  # fmt: skip
+                "n_groups",
+                "mamba_num_heads",
+                "mamba_head_dim",
+                "ssm_state_size",
+                "conv_kernel",
+            )
         ),
         "full_attention": attention(window=always()),
         "moe": nothing,

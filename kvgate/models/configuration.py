@@ -169,9 +169,7 @@ def _standardise_rope(config: Config) -> None:
     if not isinstance(rope, Mapping):
         rope = {}
     elif rope and all(isinstance(value, Mapping) or value is None for value in rope.values()):
-        config["rope_parameters"] = {
-            key: _with_type(value) if value else value for key, value in rope.items()
-        }
+        config["rope_parameters"] = {key: _with_type(value) if value else value for key, value in rope.items()}
         return
     if rope or theta is not None or "rope_parameters" in config:
         config["rope_parameters"] = _with_type(rope)
@@ -245,7 +243,8 @@ def _window_before(config: Config) -> None:
     if config.get("layer_types") is None:
         below = config.get("max_window_layers") or 0
         config["layer_types"] = [
-            "sliding_attention" if (index + 1) % 2 and index < below and config.get("use_sliding_window")
+            "sliding_attention"
+            if (index + 1) % 2 and index < below and config.get("use_sliding_window")
             else "full_attention"
             for index in range(_layers(config))
         ]
@@ -475,17 +474,15 @@ def _cohere2_moe(config: Config) -> None:
     if config.get("layer_types") is None:
         head = config.get("first_k_dense_replace") or 0
         first, rest = config.get("prefix_dense_sliding_window_pattern") or 1, config.get("sliding_window_pattern") or 4
-        config["layer_types"] = [
-            "sliding_attention" if (i + 1) % first else "full_attention" for i in range(head)
-        ] + ["sliding_attention" if (i + 1) % rest else "full_attention" for i in range(_layers(config) - head)]
+        config["layer_types"] = ["sliding_attention" if (i + 1) % first else "full_attention" for i in range(head)] + [
+            "sliding_attention" if (i + 1) % rest else "full_attention" for i in range(_layers(config) - head)
+        ]
 
 
 def _hrm_text(config: Config) -> None:
     if config.get("num_layers_per_stack") is None:
         config["num_layers_per_stack"] = config["num_hidden_layers"]
-        config["num_hidden_layers"] = (
-            config["num_layers_per_stack"] * config["H_cycles"] * (config["L_cycles"] + 1)
-        )
+        config["num_hidden_layers"] = config["num_layers_per_stack"] * config["H_cycles"] * (config["L_cycles"] + 1)
 
 
 def _minimax_m3(config: Config) -> None:
@@ -498,7 +495,9 @@ def _minimax_m3(config: Config) -> None:
         if old in sparse:
             config[new] = sparse[old]
     if config.get("layer_types") is None and "sparse_attention_freq" in sparse:
-        config["layer_types"] = ["minimax_m3_sparse" if f else "full_attention" for f in sparse["sparse_attention_freq"]]
+        config["layer_types"] = [
+            "minimax_m3_sparse" if f else "full_attention" for f in sparse["sparse_attention_freq"]
+        ]
     _all("full_attention")(config)
 
 

@@ -90,13 +90,16 @@ _EXPERT_TOP_KEYS: Final = (
     "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_top_k",
 )  # fmt: skip
 _MLA_TYPES: Final = frozenset(
-    "axk1 deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 deepseek_v41 dots3_note deepseek_mtp k3_dspark glm5_next "
-    "glm5_next_text glm_moe_dsa glm4_moe_lite glm4_moe_lite_mtp kimi_k2 kimi_linear longcat_flash pangu_ultra_moe "
-    "pangu_ultra_moe_mtp bailing_hybrid bailing_hybrid_mtp bailing_hybrid_v3_mtp hy_v4 hy_v4_mtp".split()
-)
+    {
+        "axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "deepseek_v41", "dots3_note",
+        "deepseek_mtp", "k3_dspark", "glm5_next", "glm5_next_text", "glm_moe_dsa", "glm4_moe_lite",
+        "glm4_moe_lite_mtp", "kimi_k2", "kimi_linear", "longcat_flash", "pangu_ultra_moe", "pangu_ultra_moe_mtp",
+        "bailing_hybrid", "bailing_hybrid_mtp", "bailing_hybrid_v3_mtp", "hy_v4", "hy_v4_mtp",
+    }
+)  # fmt: skip
 _MM_PREFIX_TYPES: Final = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
 _GEMMA4_TYPES: Final = frozenset(
-    "diffusion_gemma diffusion_gemma_text gemma4 gemma4_text gemma4_unified gemma4_unified_text".split()
+    ["diffusion_gemma", "diffusion_gemma_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"]
 )
 _NO_ATTENTION_TYPES: Final = frozenset({"falcon_mamba", "mamba", "timm_wrapper", "medusa"})
 
@@ -214,9 +217,9 @@ def _kv_heads(config: Mapping[str, Any], text: Mapping[str, Any], model_type: st
         return 0
     if model_type == "dbrx":
         return int((text.get("attn_config") or {}).get("kv_n_heads") or heads)
-    if model_type in ("falcon", "RefinedWeb", "RefinedWebModel"):
-        if not text.get("new_decoder_architecture") and text.get("multi_query"):
-            return 1
+    falcon = model_type in ("falcon", "RefinedWeb", "RefinedWebModel")
+    if falcon and not text.get("new_decoder_architecture") and text.get("multi_query"):
+        return 1
     if model_type == "nemotron-nas":
         for block in text["block_configs"]:
             if not block["attention"].get("no_op"):
@@ -307,7 +310,9 @@ def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
             result["quant_method"] = "modelopt"
         elif algorithm == "NVFP4":
             result["quant_method"] = "modelopt_fp4"
-    result["quant_method"] = str(result.get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
+    result["quant_method"] = (
+        str(result.get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
+    )
     return result
 
 

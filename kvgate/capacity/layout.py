@@ -1,0 +1,428 @@
+"""A model's layers as cache specs of one rank: block sizes, packing, alignment of recurrent states.
+
+Ported from vLLM 0.32.0: ``model_executor/layers/attention/*.py`` and ``layers/mamba/*`` (``get_kv_cache_spec``),
+``platforms/interface.py`` (``update_block_size_for_backend``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kvgate.capacity import backends as kernels
+from kvgate.capacity.backends import Backend, Choice, KernelBlock
+from kvgate.capacity.release import Release
+from kvgate.capacity.settings import ELEMENT_BYTES, RefusedError, Settings
+from kvgate.capacity.spec import CacheSpec, ceil_div
+from kvgate.models.geometry import Layer, ModelGeometry, State
+
+DEFAULT_BLOCK: Final = 16
+_ROW_BYTES: Final = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+_PLAIN: Final = frozenset({"auto", "float16", "bfloat16", "float32", "half", "float"})
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """The specs of one rank's layers, in order, with the decoder layer each belongs to.
+
+    ``cache_dtype`` is the resolved name, ``mamba_mode`` the cache mode of recurrent layers, ``aligned`` whether a
+    request keeps states at block boundaries.
+    """
+
+    specs: tuple[CacheSpec, ...]
+    indices: tuple[int, ...]
+    block_size: int
+    cache_dtype: str
+    mamba_mode: str
+    block_outermost: bool
+    backends: tuple[str, ...]
+
+
+def element_bytes(cache_dtype: str, dtype: str) -> int:
+    return ELEMENT_BYTES[dtype if cache_dtype == "auto" else cache_dtype]
+
+
+def packed_content_bytes(cache_dtype: str, head_size: int, head_size_v: int, *, latent: bool = False) -> int | None:
+    """Bytes of one head slot where a format packs more than plain elements (backends' ``customize_spec``)."""
+    if cache_dtype.endswith("_per_token_head"):
+        size_k, size_v = head_size, 0 if latent else head_size_v
+        if cache_dtype.startswith("int4"):
+            size_k, size_v = size_k // 2, size_v // 2
+        return size_k + size_v + 2 * 4
+    if cache_dtype.startswith("nvfp4") and not latent:
+        return 2 * (head_size // 2 + head_size // 16)
+    if cache_dtype.startswith("turboquant_"):
+        return _turboquant_bytes(cache_dtype, head_size)
+    return None
+
+
+def _turboquant_bytes(cache_dtype: str, head_size: int) -> int:
+    """``quantization/turboquant/config.py``: keys and values of a slot, even."""
+    key_bits, value_bits = {
+        "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
+        "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),
+    }[cache_dtype]  # fmt: skip
+    key = head_size if key_bits == 8 else ceil_div(head_size * key_bits, 8) + 2
+    value = ceil_div(head_size * value_bits, 8) + 4
+    return (key + value + 1) // 2 * 2
+
+
+def rank_heads(total: int, shards: int) -> int:
+    """KV heads of one rank: sharded, or replicated where there are fewer than ranks.
+
+    Raises:
+        RefusedError: neither divides the other.
+    """
+    if (total >= shards and total % shards) or (total < shards and total and shards % total):
+        raise RefusedError(f"{total} KV heads cannot be shared by {shards} tensor-parallel ranks")
+    return max(1, total // shards)
+
+
+def state_shapes(state: State, shards: int, speculative_tokens: int) -> tuple[int, int]:
+    """Elements of the convolution's and of the recurrent state of one rank (``layers/mamba/mamba_utils.py``).
+
+    Raises:
+        RefusedError: a dimension does not divide by the ranks.
+    """
+    rows = state.conv_kernel - 1
+    if state.formula == "mamba1":
+        width = _divide(state.inner, shards)
+        return rows * width, width * state.state_size
+    if state.formula == "mamba2":
+        groups = state.groups if state.groups % shards == 0 else state.groups + shards - state.groups
+        width = _divide(state.inner + 2 * groups * state.state_size, shards)
+        return (rows + speculative_tokens) * width, _divide(state.heads, shards) * state.head_dim * state.state_size
+    if state.formula == "gated_delta":
+        width = _divide(2 * state.groups * state.state_size + state.heads * state.head_dim, shards)
+        return (rows + speculative_tokens) * width, _divide(state.heads, shards) * state.head_dim * state.state_size
+    if state.formula == "kimi_delta":
+        width = _divide(state.heads * state.head_dim + 2 * state.groups * state.state_size, shards)
+        return (rows + speculative_tokens) * width, _divide(state.heads, shards) * state.head_dim * state.head_dim
+    if state.formula == "short_conv":
+        return rows * _divide(state.inner, shards), 0
+    if state.formula == "linear":
+        return 0, state.heads // shards * state.head_dim * state.head_dim
+    raise RefusedError(f"recurrent state {state.formula} is not known")
+
+
+def _divide(value: int, shards: int) -> int:
+    if value % shards:
+        raise RefusedError(f"a recurrent layer of width {value} does not divide by {shards} tensor-parallel ranks")
+    return value // shards
+
+
+def state_bytes(state: State, settings: Settings) -> int:
+    """One request's state of one layer, per rank."""
+    conv, recurrent = state_shapes(state, settings.tensor_parallel_size, settings.speculative_tokens)
+    conv_dtype = settings.dtype if settings.mamba_dtype == "auto" else settings.mamba_dtype
+    recurrent_dtype = settings.mamba_ssm_dtype if settings.mamba_ssm_dtype != "auto" else state.dtype or conv_dtype
+    return conv * ELEMENT_BYTES[conv_dtype] + recurrent * ELEMENT_BYTES[recurrent_dtype]
+
+
+def lay_out(geometry: ModelGeometry, settings: Settings, release: Release) -> CacheLayout:
+    """The specs of every cache-owning layer of one rank.
+
+    Raises:
+        RefusedError: the engine does not start.
+        NoBackendError: no attention kernel serves a layer.
+    """
+    return _Layout(geometry, settings, release).build()
+
+
+class _Layout:
+    def __init__(self, geometry: ModelGeometry, settings: Settings, release: Release) -> None:
+        self.geometry = geometry
+        self.settings = settings
+        self.release = release
+        self.cache_dtype = _model_cache_dtype(geometry, settings)
+        self.block_size = DEFAULT_BLOCK
+        self.mamba_block_size: int | None = None
+        self.mamba_padded: int | None = None
+        self.skip_padded: int | None = None
+        self.skip_layers = frozenset(settings.skip_layers)
+        self.chosen: dict[Choice, Backend] = {}
+
+    # --- kernels
+
+    def choice(self, layer: Layer, cache_dtype: str) -> Choice:
+        text, settings = self.geometry.text, self.settings
+        shards = settings.tensor_parallel_size
+        latent = layer.kind == "mla"
+        return Choice(
+            head_size=layer.head_size,
+            dtype=settings.dtype,
+            cache_dtype=cache_dtype,
+            heads=layer.heads // shards,
+            kv_heads=1 if latent else max(1, layer.kv_heads // shards),
+            block_size=settings.block_size,
+            latent=latent,
+            sparse=layer.sparse,
+            sink=layer.sink,
+            mm_prefix=self.geometry.is_mm_prefix and not latent,
+            encoder={"encoder": "encoder_only", "cross": "encoder_decoder"}.get(layer.kind, "decoder"),
+            window=layer.window is not None,
+            qk_nope=int(text.get("qk_nope_head_dim") or 0) or 1,
+            qk_rope=int(text.get("qk_rope_head_dim") or 0),
+            kv_rank=int(text.get("kv_lora_rank") or 0),
+            v_head=int(text.get("v_head_dim") or 0),
+            index_topk=text.get("index_topk"),
+            dcp=settings.decode_context_parallel_size > 1,
+        )
+
+    def backend(self, choice: Choice) -> Backend:
+        found = self.chosen.get(choice)
+        if found is None:
+            if self.settings.cpu:
+                found = kernels.CPU_MLA if choice.latent else kernels.CPU_ATTN
+            else:
+                found = kernels.choose(choice, self.settings.capability, self.settings.attention_backend)
+            self.chosen[choice] = found
+        return found
+
+    def layer_dtype(self, layer: Layer) -> str:
+        if str(layer.index) in self.skip_layers or (
+            layer.kind == "attention" and self.window_of(layer) is not None and "sliding_window" in self.skip_layers
+        ):
+            return "auto"
+        return self.cache_dtype
+
+    def window_of(self, layer: Layer) -> int | None:
+        return (
+            layer.window
+            if layer.window is not None
+            else (self.geometry.sliding_window if layer.kind == "attention" and layer.chunk is None else None)
+        )
+
+    def blocks_of(self, layer: Layer) -> tuple[KernelBlock, ...] | None:
+        if layer.kind == "recurrent":
+            return None
+        if layer.kind == "indexer":
+            return kernels.INDEXER.blocks(Choice(layer.head_size, "", ""), self.settings.capability)
+        choice = self.choice(layer, self.layer_dtype(layer))
+        return self.backend(choice).blocks(choice, self.settings.capability)
+
+    # --- the steps
+
+    def build(self) -> CacheLayout:
+        geometry, _settings = self.geometry, self.settings
+        self._canonical_cache_dtype()
+        self._choose_block_size()
+        mode = "none"
+        if any(layer.kind == "recurrent" for layer in geometry.layers):
+            mode = self._mamba_mode()
+        if geometry.is_hybrid:
+            self._align_states(mode)
+        if self.skip_layers and self.cache_dtype not in _PLAIN:
+            self._align_skipped()
+        specs: list[CacheSpec] = []
+        indices: list[int] = []
+        for layer in geometry.layers:
+            if layer.shared or layer.kind == "encoder":
+                continue
+            specs.append(self.spec_of(layer, mode))
+            indices.append(layer.index)
+        names = tuple(dict.fromkeys(backend.name for backend in self.chosen.values()))
+        return CacheLayout(
+            tuple(specs),
+            tuple(indices),
+            self.block_size,
+            self.cache_dtype,
+            mode,
+            any(backend.block_outermost for backend in self.chosen.values()),
+            names,
+        )
+
+    def _canonical_cache_dtype(self) -> None:
+        """Sparse latent caches have their own packed formats (``_canonicalize_sparse_mla_kv_cache_dtype``)."""
+        for layer in self.geometry.layers:
+            if layer.kind == "mla" and layer.sparse:
+                name = self.backend(self.choice(layer, self.cache_dtype)).name
+                if (
+                    name == "FLASHMLA_SPARSE" and self.cache_dtype not in _PLAIN and self.cache_dtype != "nvfp4_ds_mla"
+                ) or (name == "FLASHINFER_MLA_SPARSE_SM120" and self.cache_dtype in ("auto", *kernels.FP8)):
+                    self.cache_dtype = "fp8_ds_mla"
+                return
+
+    def _choose_block_size(self) -> None:
+        settings = self.settings
+        every: list[tuple[KernelBlock, ...]] = []
+        for layer in self.geometry.layers:
+            blocks = self.blocks_of(layer)
+            if blocks is not None and blocks not in every:
+                every.append(blocks)
+        if settings.block_size is not None:
+            self.block_size = int(settings.block_size)
+        elif settings.cpu:
+            self.block_size = DEFAULT_BLOCK if self.geometry.uses_mla else 128
+        elif every:
+            self.block_size = kernels.preferred_block(every, DEFAULT_BLOCK)
+
+    def _mamba_mode(self) -> str:
+        settings, _release = self.settings, self.release
+        if settings.prefix_caching:
+            mode = settings.mamba_mode
+            if mode == "none":
+                mode = "align"
+            self.mamba_block_size = settings.mamba_block_size or self.block_size
+            return mode
+        self.mamba_block_size = settings.mamba_block_size or settings.max_model_len
+        return "none"
+
+    def _align_states(self, mode: str) -> None:
+        """Attention blocks grow until a page holds a state; states are padded to it (``_align_hybrid_block_size``)."""
+        geometry, settings = self.geometry, self.settings
+        states = [state_bytes(layer.state, settings) for layer in geometry.layers if layer.state is not None]
+        if not states or not max(states):
+            return
+        state = max(states)
+        attention = [layer for layer in geometry.layers if layer.kind in ("attention", "mla")]
+        if not attention:
+            return
+        per_token = self._token_bytes(attention[0])
+        sets = [blocks for layer in geometry.layers if (blocks := self.blocks_of(layer)) is not None]
+        smallest = min(block.size for block in sets[0])
+        unit = max(smallest, self.block_size)
+        if geometry.uses_mla:
+            unit = max(unit, 128)
+        size = unit * ceil_div(state, unit * per_token)
+        common = math.lcm(*(min(block.size for block in blocks) for blocks in sets))
+        size = common * ceil_div(size, common)
+        self.block_size = max(self.block_size, size)
+        if mode == "align":
+            self.mamba_block_size = self.block_size
+        page = self.block_size * per_token
+        if page != state:
+            self.mamba_padded = page
+
+    def _token_bytes(self, layer: Layer) -> int:
+        """Bytes of one token in one attention layer, as the whole model's figures give them."""
+        geometry, settings = self.geometry, self.settings
+        width = element_bytes(self.cache_dtype, settings.dtype)
+        if geometry.uses_mla:
+            return geometry.head_size * width
+        heads = max(1, geometry.num_kv_heads // settings.tensor_parallel_size)
+        size = geometry.head_size
+        packed = packed_content_bytes(self.cache_dtype, size, size)
+        return heads * (packed if packed is not None else 2 * size * width)
+
+    def _align_skipped(self) -> None:
+        """Layers kept at full precision share the pool of quantized ones (``_align_heterogeneous_kv_block_size``)."""
+        geometry, settings = self.geometry, self.settings
+        attention = [layer for layer in geometry.layers if layer.kind in ("attention", "mla")]
+        if not attention:
+            return
+        primary = self._token_bytes(attention[0])
+        heads = max(1, geometry.num_kv_heads // settings.tensor_parallel_size)
+        plain = heads * 2 * geometry.head_size * ELEMENT_BYTES[settings.dtype]
+        if plain == primary:
+            return
+        blocks = self.blocks_of(attention[0]) or ()
+        smallest = min(block.size for block in blocks)
+        unit = max(smallest, self.block_size)
+        required = max(plain * smallest, self.mamba_padded or 0)
+        self.block_size = max(self.block_size, unit * ceil_div(required, unit * primary))
+        self.skip_padded = self.block_size * primary
+        if self.mamba_padded is not None:
+            self.mamba_padded = self.skip_padded
+
+    # --- one layer
+
+    def spec_of(self, layer: Layer, mode: str) -> CacheSpec:
+        settings = self.settings
+        if layer.kind == "recurrent":
+            assert layer.state is not None
+            return CacheSpec(
+                "mamba",
+                self.mamba_block_size or self.block_size,
+                padded_bytes=self.mamba_padded,
+                state_bytes=state_bytes(layer.state, settings),
+                extra_states=settings.speculative_tokens,
+                checkpoints=layer.state.checkpoints if self.release.checkpoint_blocks else 0,
+                sharded=False,
+                format=(layer.state.formula,),
+            )
+        if layer.kind == "indexer":
+            spec = CacheSpec(
+                "mla_attention",
+                layer.block_size or self.block_size,
+                content_bytes=layer.head_size * ELEMENT_BYTES[layer.dtype or "uint8"],
+                tokens_per_state=layer.tokens_per_state,
+                format=("indexer",),
+            )
+            return self._strided(spec, kernels.INDEXER, Choice(layer.head_size, "", ""))
+        cache_dtype = self.layer_dtype(layer)
+        width = element_bytes(cache_dtype, settings.dtype)
+        choice = self.choice(layer, cache_dtype)
+        backend = self.backend(choice)
+        if layer.kind == "mla":
+            content = (
+                _ROW_BYTES.get(cache_dtype)
+                or packed_content_bytes(cache_dtype, layer.head_size, 0, latent=True)
+                or layer.head_size * width
+            )
+            spec = CacheSpec(
+                "sliding_window_mla" if layer.window is not None else "mla_attention",
+                self.block_size,
+                content_bytes=content,
+                window=layer.window,
+                format=(cache_dtype, str(layer.role)),
+            )
+            return self._strided(spec, backend, choice)
+        heads = rank_heads(layer.kv_heads, settings.tensor_parallel_size)
+        packed = packed_content_bytes(cache_dtype, layer.head_size, layer.head_size_v)
+        content = packed if packed is not None else (layer.head_size + layer.head_size_v) * width
+        form = (cache_dtype if cache_dtype != "auto" else settings.dtype, layer.head_size, layer.head_size_v)
+        if layer.kind == "cross":
+            return CacheSpec("cross_attention", self.block_size, heads, content, format=form)
+        window = self.window_of(layer)
+        if layer.chunk is not None:
+            spec = CacheSpec(
+                "chunked_local_attention", self.block_size, heads, content, window=layer.chunk, format=form
+            )
+        elif window is not None:
+            per_token = heads * content
+            shared = self.skip_padded if cache_dtype == "auto" and self.skip_padded else None
+            size = kernels.largest_block(
+                backend.blocks(choice, settings.capability), per_token, self.skip_padded or per_token * self.block_size
+            )
+            spec = CacheSpec(
+                "sliding_window", size, heads, content, window=window, padded_bytes=self.skip_padded, format=form
+            )
+            del shared
+        else:
+            spec = CacheSpec(
+                "sink_full_attention" if layer.role == "static_sink" else "full_attention",
+                self.block_size, heads, content, format=form,
+            )  # fmt: skip
+        return self._strided(spec, backend, choice)
+
+    def _strided(self, spec: CacheSpec, backend: Backend, choice: Choice) -> CacheSpec:
+        """Blocks must be whole kernel blocks apart (``v1/worker/utils.py:customize_attention_spec``)."""
+        if backend.aligned_rows:
+            if (
+                backend.name == "FLASHMLA_SPARSE"
+                and choice.cache_dtype not in _PLAIN
+                and self.settings.capability[0] != 10
+            ):
+                return replace(spec, kernel_block=64)
+            return replace(spec, stride_bytes=backend.aligned_rows * spec.content_bytes)
+        blocks = backend.blocks(choice, self.settings.capability)
+        if blocks and not any(block.multiple for block in blocks):
+            return replace(spec, kernel_block=max(block.size for block in blocks))
+        return spec
+
+
+def _model_cache_dtype(geometry: ModelGeometry, settings: Settings) -> str:
+    """What a model's own hook makes of the cache dtype (``models/config.py``)."""
+    name = settings.cache_dtype
+    if geometry.architecture == "DeepseekV32ForCausalLM" and name == "bfloat16":
+        return "auto"
+    if geometry.architecture == "GlmMoeDsaForCausalLM" and name == "auto" and settings.capability[0] == 10:
+        return "fp8_e4m3"
+    return name
+
+
+def used_backends(chosen: Mapping[Any, Backend]) -> Sequence[str]:
+    return tuple(dict.fromkeys(backend.name for backend in chosen.values()))

@@ -1,0 +1,86 @@
+"""How many requests of a declared workload a pool holds."""
+
+from __future__ import annotations
+
+from kvgate.capacity.pool import PoolShape
+from kvgate.capacity.prediction import Concurrency, Workload
+from kvgate.capacity.settings import Settings
+from kvgate.capacity.spec import FULL_KINDS, RequestShape, SpecGroup, ceil_div
+
+
+def shared_blocks(pool: PoolShape, tokens: int, settings: Settings) -> int:
+    """Blocks of a prefix that every request has in common: whole blocks of the full-attention groups.
+
+    Windows and recurrent states are each request's own.
+    """
+    if not settings.prefix_caching or tokens <= 0:
+        return 0
+    return sum(tokens // _block(group) for group in pool.groups if group.specs[0].kind in FULL_KINDS)
+
+
+def _block(group: SpecGroup) -> int:
+    return group.specs[0].block_size
+
+
+def _sustained(
+    pool: PoolShape, blocks: int, tokens: int, shared: int, settings: Settings, shape: RequestShape
+) -> tuple[int, float]:
+    usable = blocks - (1 if pool.release.engine == "V1" else 0)
+    need = pool.request_blocks(tokens, shape)
+    ratio = (usable - shared) / max(1, need - shared)
+    return min(settings.max_num_seqs, max(0, int(ratio))), max(0.0, ratio)
+
+
+def concurrency(
+    pool: PoolShape,
+    blocks: int | None,
+    bounds: tuple[int | None, int | None],
+    workload: Workload,
+    settings: Settings,
+    shape: RequestShape,
+) -> Concurrency | None:
+    """Requests of the workload that one data-parallel rank holds; None without a declared prompt."""
+    tokens = workload.request_tokens
+    if tokens is None or not pool.groups:
+        return None
+    if blocks is None:
+        return Concurrency(None, (None, None), None, None, None, None)
+    tokens = min(tokens, settings.max_model_len)
+    prompt = min(workload.prompt_tokens or 0, settings.max_model_len)
+    shared = min(shared_blocks(pool, min(workload.shared_prefix_tokens, prompt), settings), blocks)
+    sustained, ratio = _sustained(pool, blocks, tokens, shared, settings, shape)
+    low = _sustained(pool, bounds[0], tokens, shared, settings, shape)[0] if bounds[0] is not None else None
+    high = _sustained(pool, bounds[1], tokens, shared, settings, shape)[0] if bounds[1] is not None else None
+    admitted = _admitted(pool, blocks, prompt, shared, settings, shape)
+    by_sequences = ratio >= settings.max_num_seqs
+    declared = workload.peak_concurrency
+    at_once = admitted if declared is None else min(admitted, max(1, ceil_div(declared, settings.data_parallel_size)))
+    return Concurrency(
+        sustained,
+        (low, high),
+        ratio,
+        admitted,
+        "max_num_seqs" if by_sequences else "kv_cache",
+        at_once > sustained,
+    )
+
+
+def _admitted(pool: PoolShape, blocks: int, prompt: int, shared: int, settings: Settings, shape: RequestShape) -> int:
+    """What the release's admission check lets in at once.
+
+    V0 asks for the prompt's blocks and keeps 1% free (``core/block_manager.py``); V1 for the first chunk's, from 0.19
+    for the whole prompt's (``scheduler_reserve_full_isl``).
+    """
+    release = pool.release
+    if release.engine == "V0":
+        usable = blocks - int(0.01 * blocks)
+        need = pool.request_blocks(prompt, shape)
+    else:
+        usable = blocks - 1
+        tokens = (
+            prompt
+            if release.reserve_full_prompt or not settings.chunked_prefill
+            else min(prompt, settings.max_num_batched_tokens)
+        )
+        need = pool.request_blocks(tokens, shape)
+    return min(settings.max_num_seqs, max(0, (usable - shared) // max(1, need - min(shared, need - 1))))

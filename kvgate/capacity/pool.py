@@ -1,0 +1,96 @@
+"""Blocks, tokens and concurrency of a pool, as a release computes and prints them.
+
+Ported from vLLM 0.32.0 ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config_from_groups``, ``get_kv_cache_capacity``,
+``_estimate_max_model_len_from_groups``); earlier meanings of the printed figures from their releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvgate.capacity.groups import bytes_per_block
+from kvgate.capacity.release import Release
+from kvgate.capacity.spec import RequestShape, SpecGroup, ceil_div, pages_per_request
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShape:
+    """The groups of one rank and what one block of the pool costs."""
+
+    groups: tuple[SpecGroup, ...]
+    block_bytes: int
+    release: Release
+
+    @classmethod
+    def of(cls, groups: Sequence[SpecGroup], release: Release, *, block_outermost: bool = False) -> PoolShape:
+        block = bytes_per_block(groups, block_outermost=block_outermost) if groups else 0
+        return cls(tuple(groups), block, release)
+
+    def request_blocks(self, length: int, shape: RequestShape) -> int:
+        """Blocks that one request of ``length`` tokens can hold over all groups."""
+        return sum(group.pages_per_request(length, shape) for group in self.groups)
+
+    def request_bytes(self, length: int, shape: RequestShape) -> int:
+        """Memory that the fit check asks for one request."""
+        if self.release.sum_of_groups:
+            return self.block_bytes * self.request_blocks(length, shape)
+        return sum(
+            sum(pages_per_request(spec, length, shape) * spec.page_bytes for spec in group.specs)
+            for group in self.groups
+        )
+
+    def blocks_of(self, available_bytes: int) -> int:
+        return max(0, available_bytes // self.block_bytes) if self.block_bytes else 1
+
+    def reserved_bytes(self) -> int:
+        """The null block that is never handed out."""
+        return self.block_bytes if self.release.null_block else 0
+
+    def max_concurrency(self, blocks: int, length: int, shape: RequestShape) -> float:
+        """ "Maximum concurrency for N tokens per request"."""
+        if self.release.sum_of_groups:
+            return blocks / self.request_blocks(length, shape)
+        layers = max(len(group.specs) for group in self.groups)
+        page = self.groups[0].specs[0].page_bytes if len(self.groups) > 1 else None
+        if page is None:
+            return blocks / self.groups[0].pages_per_request(length, shape)
+        memory = layers * sum(
+            group.pages_per_request(length, shape) * group.specs[0].page_bytes for group in self.groups
+        )
+        return blocks / ceil_div(memory, page * layers)
+
+    def size_tokens(self, blocks: int, length: int, shape: RequestShape) -> int:
+        """ "GPU KV cache size", by the meaning it has in the release."""
+        figure = self.release.token_figure
+        if figure == "concurrency":
+            return int(self.max_concurrency(blocks, length, shape) * length)
+        smallest = min(spec.block_size for group in self.groups for spec in group.specs)
+        if figure == "groups":
+            return blocks // len(self.groups) * smallest * shape.shards
+        return blocks * smallest
+
+    def fits(self, length: int, usable_bytes: int, shape: RequestShape) -> bool:
+        return self.request_bytes(length, shape) <= usable_bytes
+
+    def longest(self, most: int, usable_bytes: int, shape: RequestShape) -> int:
+        """The longest request, up to ``most`` tokens, that fits ("estimated maximum model length")."""
+        if not self.fits(1, usable_bytes, shape):
+            return 0
+        low, high, best = 1, most, 1
+        while low <= high:
+            middle = (low + high) // 2
+            if self.fits(middle, usable_bytes, shape):
+                best, low = middle, middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def marginal_bytes(self) -> int:
+        """Bytes of one more token of a request beyond every window, over all groups and layers."""
+        total = 0
+        for group in self.groups:
+            for spec in group.specs:
+                if spec.kind in ("full_attention", "mla_attention", "sink_full_attention"):
+                    total += spec.page_bytes // spec.block_size
+        return total

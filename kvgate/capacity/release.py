@@ -1,0 +1,120 @@
+"""What a vLLM release does differently, as data.
+
+Read from the released wheels (0.6.3 to 0.33.0). Each switch lists the releases at which it changed; the functions that
+changed read the switches. A release that was not read takes the values of the newest one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+from kvgate.engine.releases import resolve_version
+
+Key = tuple[int, ...]
+TokenFigure = Literal["blocks", "groups", "concurrency"]
+Unify = Literal["never", "ratio", "pad"]
+T = TypeVar("T")
+
+
+def _key(text: str) -> Key:
+    parts = []
+    for part in text.split("."):
+        digits = part if part.isdigit() else ""
+        if not digits:
+            break
+        parts.append(int(digits))
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The switches of one release.
+
+    Attributes:
+        key: version as integers.
+        engine: ``V0`` or ``V1``, by default (V1 since 0.8).
+        utilization: default of ``gpu_memory_utilization``.
+        token_figure: what "GPU KV cache size" means: ``blocks`` x block size; ``groups`` (blocks // groups x block
+            size); ``concurrency`` x max_model_len.
+        sum_of_groups: a request's blocks are summed over the groups; before, its bytes were divided by a block's.
+        null_block: one block is reserved before the fit check.
+        in_flight_batches: windows keep the blocks of every batch in flight; before, of one.
+        reserve_full_prompt: admission asks for the whole prompt's blocks.
+        async_by_default: scheduling overlaps with execution.
+        widest_factor, unify, uniform_types, merge_buckets: see :class:`kvgate.capacity.groups.Grouping`.
+        hybrid_allocator: layers of different kinds keep their own block tables.
+        chunked_hybrid: so do chunked layers.
+        hybrid_caching: prefix caching is on by default for models with recurrent layers.
+        align_mode: recurrent states can be kept at block boundaries (prefix caching).
+        checkpoint_blocks: prefilling keeps one more state.
+        large_gpu_batches: GPUs with 160 GB and more have their own default token budget.
+    """
+
+    version: str
+    key: Key
+    engine: Literal["V0", "V1"]
+    utilization: float
+    token_figure: TokenFigure
+    sum_of_groups: bool
+    null_block: bool
+    in_flight_batches: bool
+    reserve_full_prompt: bool
+    async_by_default: bool
+    widest_factor: float
+    unify: Unify
+    uniform_types: bool
+    merge_buckets: bool
+    hybrid_allocator: bool
+    chunked_hybrid: bool
+    hybrid_caching: bool
+    align_mode: bool
+    checkpoint_blocks: bool
+    large_gpu_batches: bool
+
+    def at_least(self, version: str) -> bool:
+        return self.key >= _key(version)
+
+
+@lru_cache(maxsize=64)
+def release_of(version: str) -> Release:
+    """The switches of a version."""
+    info = resolve_version(version)
+    text = info.version or info.table
+    key = _key(text) or _key(info.table)
+
+    def since(first: T, *steps: tuple[str, T]) -> T:
+        return _since(key, first, steps)
+
+    return Release(
+        version=text,
+        key=key,
+        engine=since("V0", ("0.8.0", "V1")),
+        utilization=since(0.9, ("0.20.0", 0.92)),
+        token_figure=since("blocks", ("0.9.0", "groups"), ("0.20.1", "concurrency")),
+        sum_of_groups=since(False, ("0.28.0", True)),
+        null_block=since(False, ("0.30.0", True)),
+        in_flight_batches=since(False, ("0.26.0", True)),
+        reserve_full_prompt=since(False, ("0.19.0", True)),
+        async_by_default=since(False, ("0.14.0", True)),
+        widest_factor=since(0.0, ("0.12.0", 1.25), ("0.18.0", 1.5)),
+        unify=since("never", ("0.12.0", "ratio"), ("0.24.0", "pad")),
+        uniform_types=since(False, ("0.11.0", True)),
+        merge_buckets=since(False, ("0.28.0", True)),
+        hybrid_allocator=since(False, ("0.9.0", True)),
+        chunked_hybrid=since(False, ("0.16.0", True)),
+        hybrid_caching=since(False, ("0.28.0", True)),
+        align_mode=since(False, ("0.16.0", True)),
+        checkpoint_blocks=since(False, ("0.30.0", True)),
+        large_gpu_batches=since(False, ("0.28.0", True)),
+    )
+
+
+def _since(key: Key, first: T, steps: Sequence[tuple[str, T]]) -> T:
+    value = first
+    for version, later in steps:
+        if key >= _key(version):
+            value = later
+    return value
