@@ -83,9 +83,7 @@ def load_rules(root: Path | None = None) -> RuleSet:
     rules = list(_builtin_rules())
     if root is not None:
         folder = root / USER_RULES
-        rules += [
-            read_rule_file(path, path.relative_to(root).as_posix(), builtin=False) for path in rule_files(folder)
-        ]
+        rules += [read_rule_file(path, path.relative_to(root).as_posix(), builtin=False) for path in rule_files(folder)]
     return collect(rules)
 
 

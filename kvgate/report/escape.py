@@ -1,0 +1,121 @@
+"""Values from files, made harmless for the place they are printed in.
+
+A manifest is written by whoever opens a pull request: nothing in it may move a terminal's cursor, open a workflow
+command, mention a person, or close a table. Secrets that stand in an excerpt of a file are masked.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+from xml.sax.saxutils import escape as _xml_escape
+
+from kvgate.source.text import SourceFile
+
+# names that end so, but not a bare ``key``, which Kubernetes uses for anything
+_NAME: Final = (
+    r"(?:[A-Za-z0-9]+[_-])*"
+    r"(?:(?:api|access|auth|private|secret)[_-]?key|[A-Za-z0-9]+[_-]key|token|secret|password|passwd|passphrase)"
+)
+_PAIR: Final = re.compile(
+    rf"(?P<name>(?<![\w-])(?:--{_NAME}(?:=|[\"']?,?\s+)|{_NAME}[\"']?\s*[:=]\s*)[\"']?)(?P<value>[^\s\"',}}\]]+)",
+    re.IGNORECASE,
+)
+_BARE: Final = re.compile(rf"^\s*(?:-\s+)?[\"']?--{_NAME}[\"']?,?\s*$", re.IGNORECASE)
+_ITEM: Final = re.compile(r"^(?P<lead>\s*(?:-\s+)?[\"']?)(?P<value>[^\s\"',]+)(?P<tail>[\"']?,?.*)$")
+_NAMED: Final = re.compile(rf"\bname:\s*[\"']?{_NAME}[\"']?\s*$", re.IGNORECASE)
+_VALUE: Final = re.compile(r"^(?P<lead>\s*(?:-\s+)?value:\s*[\"']?)(?P<value>[^\s\"']+)(?P<tail>.*)$")
+_PLAIN_VALUES: Final = re.compile(r"\$|true$|false$|\d{1,3}$|valueFrom|secretKeyRef|[-|>{\[]", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    """Text without control characters, line breaks and direction marks: they are written as ``\\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() if char not in "\t" else " "
+        for char in text
+    )
+
+
+def excerpt_line(file: SourceFile, line: int) -> str:
+    """A line of a file as it may be shown: secrets masked, each character as wide as it was (tabs become blanks)."""
+    text = file.line_text(line)
+    before, after = file.line_text(line - 1) if line > 1 else "", file.line_text(line + 1)
+    text = _PAIR.sub(_masked, text)
+    if _BARE.match(before):
+        text = _ITEM.sub(_masked_item, text)
+    elif _NAMED.search(before) or _NAMED.search(after):
+        text = _VALUE.sub(_masked_item, text)
+    return "".join(
+        char if char.isprintable() else " " if char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def _masked(match: re.Match[str]) -> str:
+    value = match["value"]
+    if _PLAIN_VALUES.match(value):
+        return match.group()
+    return match["name"] + "*" * len(value)
+
+
+def _masked_item(match: re.Match[str]) -> str:
+    value = match["value"]
+    if value.startswith(("$", "--")):
+        return match.group()
+    return match["lead"] + "*" * len(value) + match["tail"]
+
+
+def width(text: str) -> int:
+    """Columns that a text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    columns = 0
+    for char in text:
+        if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+            continue
+        columns += 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+    return columns
+
+
+def github_data(text: str) -> str:
+    """Text of a workflow command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def github_property(text: str) -> str:
+    """A property of a workflow command."""
+    return github_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+!|~>-])")
+
+
+def markdown(text: str) -> str:
+    """Text in Markdown: no markup, no HTML, no mention (``@name``), no reference (``#1``), no autolink."""
+    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    shown = _MARKDOWN.sub(r"\\\1", shown)
+    # an invisible word joiner keeps GitHub from seeing a mention or an address
+    return shown.replace("@", "@\u2060").replace("://", ":\u2060//").replace("www.", "www\u2060.")
+
+
+def markdown_code(text: str) -> str:
+    """Text as inline code, whatever backticks it holds; a table cell may hold it."""
+    shown = visible(text).replace("|", "\\|") if text else " "
+    fence = "`"
+    while fence in shown:
+        fence += "`"
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def xml(text: str) -> str:
+    """Text in XML 1.0: characters that it forbids are written as ``\\x1b``."""
+    legal = "".join(
+        char
+        if char in "\t\n" or (char >= " " and not "\ud800" <= char <= "\udfff" and char not in "\ufffe\uffff\x7f")
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )
+    return _xml_escape(legal, {'"': "&quot;"})
