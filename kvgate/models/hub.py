@@ -148,7 +148,6 @@ def _stored_token(environ: Mapping[str, str]) -> str | None:
 def _ask(hub_id: str, revision: str | None, endpoint: str | None, token: str | None) -> Model | str:
     """The model, or the sentence that says why not."""
     try:
-        import httpx
         from huggingface_hub import HfApi, errors
     except ImportError as error:
         return f"{hub_id}: the Hub cannot be asked: {error}"
@@ -168,25 +167,34 @@ def _ask(hub_id: str, revision: str | None, endpoint: str | None, token: str | N
     except errors.RevisionNotFoundError:
         return f"{hub_id} has no revision {revision} on the Hub"
     except errors.RepositoryNotFoundError:
-        with_token = "with this token" if token else "without a token"
-        return f"{hub_id} does not exist on the Hub, or is private: it cannot be seen {with_token}. Set HF_TOKEN."
+        return _unseen(hub_id, token)
     except errors.HFValidationError:
         return f'"{hub_id}" is no Hub id'
     except errors.OfflineModeIsEnabled:
         return f"{hub_id}: HF_HUB_OFFLINE is set, so the Hub was not asked"
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
-        if status in {401, 403}:
+        if status == 401:
+            return _unseen(hub_id, token)
+        if status == 403:
             return _gated(hub_id, token)
         return f"{hub_id}{at}: the Hub answered with status {status}. Try again later."
     except errors.EntryNotFoundError as error:  # a local entry: the download itself failed
         return f"{hub_id}{at}: the Hub could not be reached: {_first_line(error.__cause__ or error)}"
-    except httpx.TimeoutException:
-        return f"{hub_id}{at}: the Hub did not answer within {TIMEOUT_SECONDS:.0f} seconds"
-    except (httpx.HTTPError, OSError) as error:
-        return f"{hub_id}{at}: the Hub could not be reached: {_first_line(error)}"
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # an answer of another shape than the Hub's
         return f"{hub_id}{at}: the Hub's answer could not be read: {_first_line(error)}"
+    except Exception as error:
+        # The HTTP library below huggingface_hub, and with it the type of its errors, differs between its versions.
+        if "Timeout" in type(error).__name__:
+            return f"{hub_id}{at}: the Hub did not answer within {TIMEOUT_SECONDS:g} seconds"
+        return f"{hub_id}{at}: the Hub could not be reached: {_first_line(error)}"
+
+
+def _unseen(hub_id: str, token: str | None) -> str:
+    # The Hub answers 401 alike for what is missing, for what is private, and for a token that it does not accept.
+    if token:
+        return f"{hub_id} does not exist on the Hub, or cannot be seen with this token. Check HF_TOKEN."
+    return f"{hub_id} does not exist on the Hub, or is private. Set HF_TOKEN if it is private."
 
 
 def _gated(hub_id: str, token: str | None) -> str:

@@ -270,7 +270,7 @@ def _no_config(directory: Path, shown: str) -> str:
     if _exists(directory / "params.json"):
         return f"{shown} has params.json but no config.json: put the model's config.json beside it"
     try:
-        gguf = any(entry.name.lower().endswith(".gguf") for entry in os.scandir(directory))
+        gguf = any(path.suffix.lower() == ".gguf" for path in directory.iterdir())
     except OSError:
         gguf = False
     if gguf:
