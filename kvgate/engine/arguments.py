@@ -11,8 +11,9 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -23,8 +24,9 @@ from kvgate.engine.flags import (
     flags_of_release,
     lifetime_of,
     nearest_definition,
+    parser_since,
 )
-from kvgate.engine.releases import VersionInfo, at_least, resolve_version
+from kvgate.engine.releases import VersionInfo, compare_versions, resolve_version
 from kvgate.engine.replacements import replacement_of
 from kvgate.engine.secrets import MASK, is_secret, mask_secrets
 from kvgate.engine.values import (
@@ -53,6 +55,7 @@ ProblemKind = Literal[
     "extra-positional",  # a word that belongs to nothing
     "unsplit-words",  # flag and value in one word, with a blank between them
     "model-as-flag",  # `vllm serve --model`: refused or deprecated
+    "model-not-first",  # `vllm serve --served-model-name ...` with the model elsewhere: refused from 0.17.0
     "duplicate-model",  # positional and --model
     "unresolved-words",  # words that the files do not determine, perhaps several flags
 ]
@@ -171,6 +174,7 @@ class _Use:
     end: int  # of the name as written
     problem: ProblemKind | None = None
     candidates: tuple[str, ...] = ()
+    hint: str | None = None  # the message, where the plain one would not do
 
 
 class _Parser:
@@ -202,7 +206,27 @@ class _Parser:
             self.store_folded(use, value, flag, text, span)
         if self.model is None:
             self.model = self.fallback_model
+        self.check_model_first()
         return ParsedArguments(self.arguments, self.model, tuple(self.problems), self.info)
+
+    def check_model_first(self) -> None:
+        named = self.arguments.get("served_model_name")
+        if (
+            named is not None
+            and self.positional_model
+            and "model-first" in self.release.parser
+            and "config" not in self.arguments
+            and (self.model is None or self.model.flag is None)
+            and self.words[0].value.startswith("-")
+        ):
+            self.problem(
+                "model-not-first",
+                "with --served-model-name, `vllm serve` takes the model as its first word only",
+                self.model.span if self.model is not None else named.span,
+                "--served-model-name",
+                "the model right after `serve`",
+                certain=self.info.bounded,
+            )
 
     def is_free(self, at: int) -> bool:
         """Whether a word can be a value or positional, as argparse sees it."""
@@ -227,6 +251,8 @@ class _Parser:
             return None
         head, dot, tail = name.partition(".")
         if dot and head not in ("-", "--"):
+            if head == "-O" and "level-for-o" in self.release.parser and "-cc" in self.release.spellings:
+                return self._dotted_optimization(tuple(tail.split(".")), cut, end)
             found = self._resolve(head, None, len(head))
             if found is not None:
                 return replace(found, path=tuple(tail.split(".")), cut=cut, end=end)
@@ -263,7 +289,9 @@ class _Parser:
         glued = re.fullmatch(r"(-[a-z-]+)(\d+)", name)
         if glued and glued[1] in spellings and cut is None:
             flag, on = spellings[glued[1]]
-            return _Use(name, flag, on, (), len(glued[1]), len(glued[1]), "unknown-flag", (f"{glued[1]} {glued[2]}",))
+            end = len(glued[1])
+            hint = f"vLLM does not read {name} as {glued[1]} {glued[2]}"
+            return _Use(name, flag, on, (), end, end, "unknown-flag", (f"{glued[1]} {glued[2]}",), hint)
         return None
 
     def _optimization(self, value: str, equals: int, end: int) -> _Use | None:
@@ -274,6 +302,18 @@ class _Parser:
         if value == "-O":
             return self._known(name, None, 2)
         return self._known(name, 3 if equals == 2 else 2, min(end, 2))
+
+    def _dotted_optimization(self, path: tuple[str, ...], cut: int | None, end: int) -> _Use:
+        """``-O.level=3``: 0.12.0 took it as ``-cc.level=3``, later releases refuse it."""
+        taken = "config-for-o-dotted" in self.release.parser
+        spelling = ".".join(("-cc", *path))
+        return replace(
+            self._known("-cc", cut, end),
+            path=path,
+            problem="deprecated-flag" if taken else "unknown-flag",
+            candidates=(spelling,),
+            hint=f"-O.{'.'.join(path)} is spelled {spelling} from vLLM 0.12.0",
+        )
 
     def _unsplit(self, value: str, name: str) -> _Use | None:
         head = name.split(" ", 1)[0]
@@ -360,14 +400,14 @@ class _Parser:
             )
         elif use.problem == "unknown-flag":
             self.unknown_flag(use, name)
-        elif use.flag is not None and use.flag.deprecated:
+        elif use.flag is not None and (use.flag.deprecated or use.problem == "deprecated-flag"):
             instead = replacement_of(use.flag.name, self.info)
             self.problem(
                 "deprecated-flag",
-                f"{use.key} is deprecated in vLLM {self.info.version or self.info.table}",
+                use.hint or f"{use.key} is deprecated in vLLM {self.info.version or self.info.table}",
                 name.span,
                 use.key,
-                instead.text if instead is not None else None,
+                use.candidates[0] if use.candidates else instead.text if instead is not None else None,
                 refused=False,
             )
 
@@ -378,24 +418,21 @@ class _Parser:
         added = removed_after = removed_in = None
         instead = replacement_of(spelling, self.info)
         suggestion = instead.text if instead is not None else None
-        if use.candidates:
+        if use.hint is not None:
             suggestion = use.candidates[0]
-            message = f'vLLM reads no "{_short(name.value)}" with its value attached'
+            message = use.hint
         elif life is None:
             close = difflib.get_close_matches(use.key, list(self.release.spellings), 1, 0.8)
             suggestion = suggestion or (close[0] if close else None)
             message = f"vLLM {release} has no flag {use.key}"
+        elif compare_versions(life.first, release) > 0:
+            added = life.first
+            message = f"vLLM {release} has no flag {use.key} yet: first seen in {life.first}"
+        elif compare_versions(life.last, release) < 0:
+            removed_after, removed_in = life.last, life.gone_in
+            message = f"vLLM {release} has no flag {use.key}: last seen in {life.last}, gone in {life.gone_in}"
         else:
-            from kvgate.engine.releases import compare_versions
-
-            if compare_versions(life.first, release) > 0:
-                added = life.first
-                message = f"vLLM {release} has no flag {use.key} yet: first seen in {life.first}"
-            elif compare_versions(life.last, release) < 0:
-                removed_after, removed_in = life.last, life.gone_in
-                message = f"vLLM {release} has no flag {use.key}: last seen in {life.last}, gone in {life.gone_in}"
-            else:
-                message = f"vLLM {release} has no flag {use.key}, unlike releases before and after it"
+            message = f"vLLM {release} has no flag {use.key}, unlike releases before and after it"
         self.problem(
             "unknown-flag",
             message,
@@ -405,7 +442,7 @@ class _Parser:
             added_in=added,
             removed_after=removed_after,
             removed_in=removed_in,
-            certain=flag_presence(use.key, self.info) == "absent",
+            certain=self.info.bounded if use.hint is not None else flag_presence(use.key, self.info) == "absent",
         )
 
     def read(self, use: _Use, name: Text, given: list[tuple[Word, Text]], span: Span) -> None:
@@ -459,10 +496,10 @@ class _Parser:
         values = []
         for _, text in given:
             try:
-                values.append(_read_one(flag, text.value))
+                values.append(_read_one(flag, text.value, self.release.parser))
             except ValueRefusedError as error:
                 self.refuse(use, flag, text.value, str(error), span)
-                values.append(_read_leniently(flag, text.value))
+                values.append(_read_leniently(flag, text.value, self.release.parser))
         if flag.many or flag.append:
             return values
         return values[0]
@@ -495,15 +532,16 @@ class _Parser:
                 path = (*path[:-1], path[-1][:-1])
                 value = value.split(",")
             else:
-                value = read_dotted_value(value)
-        if use.flag is not None and use.problem is None and not at_least(self.info.version, _DOTTED_SINCE):
+                value = read_dotted_value(value, numbers="dotted-numbers" in self.release.parser)
+        if use.flag is not None and use.problem is None and "dotted-keys" not in self.release.parser:
             self.problem(
                 "unknown-flag",
-                f"vLLM {self.info.version} reads no dotted keys such as {_short(name.value)}",
+                f"vLLM {self.info.version or self.info.table} reads no dotted keys such as {_short(name.value)}",
                 name.span,
                 use.key,
                 f"{use.key} with a JSON object",
-                added_in=_DOTTED_SINCE,
+                added_in=parser_since("dotted-keys"),
+                certain=self.info.bounded,
             )
         earlier = self.folded.get(use.key)
         if isinstance(value, Unresolved) or (earlier is not None and isinstance(earlier[1], Unresolved)):
@@ -519,7 +557,8 @@ class _Parser:
     def store_folded(self, use: _Use, value: Any, name: Text, text: Text, span: Span) -> None:
         flag = use.flag
         dest = flag.dest if flag is not None else use.key.lstrip("-").replace("-", "_")
-        if flag is not None and not isinstance(value, Unresolved) and flag.kind not in ("json", "json-or-str"):
+        takes_json = flag is None or use.problem is not None or flag.kind in ("json", "json-or-str")
+        if flag is not None and not takes_json and not isinstance(value, Unresolved):
             self.refuse(use, flag, json.dumps(value), "no dotted keys", span)
         self.store(Argument(dest, value, name, text, span, flag is not None, definition=flag), use)
 
@@ -548,11 +587,15 @@ class _Parser:
         argument = replace(argument, dest="model")
         flag = argument.flag.value if argument.flag is not None else "--model"
         if self.positional_model and argument.definition is not None and argument.definition.dest == "model":
-            refused = at_least(self.info.version, "0.8.0") and not at_least(self.info.version, "0.11.1")
+            refused = "model-flag-moves" not in self.release.parser
             self.problem(
                 "model-as-flag",
                 "`vllm serve` takes the model as its first word"
-                + (f", vLLM {self.info.version} refuses {flag}" if refused else f", {flag} is deprecated there"),
+                + (
+                    f", vLLM {self.info.version or self.info.table} refuses {flag}"
+                    if refused
+                    else f", {flag} is deprecated there"
+                ),
                 argument.span,
                 "--model",
                 "the model right after `serve`",
@@ -592,9 +635,6 @@ class _Parser:
                 kind, message, span, flag, suggestion, added_in, removed_after, removed_in, certain, refused
             )
         )
-
-
-_DOTTED_SINCE: Final = "0.9.0"
 
 
 def _name_unresolved(word: Word) -> bool:
@@ -649,17 +689,32 @@ def _merge(into: dict[str, Any], update: Mapping[str, Any]) -> None:
             into[key] = value
 
 
-def _read_one(flag: Flag, text: str) -> Any:
+def _read_one(flag: Flag, text: str, parser: frozenset[str]) -> Any:
     if flag.optional and text in ("", "None"):
         return None
-    value = _read_kind(flag, text)
+    value = _read_kind(flag, text, parser)
+    if flag.fold and isinstance(value, str):
+        value = value.lower().replace("-", "_")
     if flag.choices is not None and value not in flag.choices:
-        listed = [str(choice) for choice in flag.choices if choice is not None]
-        raise ValueRefusedError("one of " + ", ".join(listed))
+        raise ValueRefusedError("one of " + ", ".join(str(choice) for choice in flag.choices))
+    # -1 asks vLLM to choose max_model_len; no bound is meant for it.
+    if flag.bounds and isinstance(value, int | float) and (flag.kind != "human-int-or-auto" or value != -1):
+        for name, limit in flag.bounds.items():
+            holds, words = _BOUNDS[name]
+            if not holds(value, limit):
+                raise ValueRefusedError(f"a number {words} {limit}")
     return value
 
 
-def _read_kind(flag: Flag, text: str) -> Any:
+_BOUNDS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
+    "gt": (operator.gt, "above"),
+    "ge": (operator.ge, "of at least"),
+    "lt": (operator.lt, "below"),
+    "le": (operator.le, "of at most"),
+}
+
+
+def _read_kind(flag: Flag, text: str, parser: frozenset[str]) -> Any:
     match flag.kind:
         case "str" | "flag":
             return text
@@ -673,9 +728,11 @@ def _read_kind(flag: Flag, text: str) -> Any:
         case "human-int-or-auto":
             return read_human_int_or_auto(text)
         case "json":
-            if flag.names[-1] == "-O" and text in ("0", "1", "2", "3"):
+            if "-O" in flag.names and text in ("0", "1", "2", "3"):
                 return {"level": int(text)}
-            return read_json(text) if flag.many or flag.default.__class__ is list else read_json_object(text)
+            if "json-pairs" in parser and not re.fullmatch(r"\{.*\}", text):
+                return read_pairs(text)
+            return read_json(text) if flag.any_json else read_json_object(text, numbers="json-numbers" in parser)
         case "json-or-str":
             return read_json_object_or_text(text)
         case "pairs":
@@ -684,20 +741,26 @@ def _read_kind(flag: Flag, text: str) -> Any:
             return read_boolean(text)
 
 
-def _read_leniently(flag: Flag, text: str) -> Any:
+def _read_leniently(flag: Flag, text: str, parser: frozenset[str]) -> Any:
     """What was plainly meant by a value that this release refuses; else the text."""
-    readers = {
-        "int": (read_human_int,),
-        "human-int": (read_human_int_or_auto,),
-        "json": (read_pairs,),
-        "pairs": (read_json_object,),
-    }
-    for reader in readers.get(flag.kind, ()):
+    readers: tuple[Callable[[str], Any], ...] = (
+        lambda value: _read_kind(flag, value, parser),
+        *_MEANT.get(flag.kind, ()),
+    )
+    for reader in readers:
         try:
             return reader(text)
         except ValueRefusedError:
             continue
     return text
+
+
+_MEANT: Final[Mapping[str, tuple[Callable[[str], Any], ...]]] = {
+    "int": (read_human_int,),
+    "human-int": (read_human_int_or_auto,),
+    "json": (read_pairs,),
+    "pairs": (read_json_object,),
+}
 
 
 def _masked(argument: Argument) -> Argument:

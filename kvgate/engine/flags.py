@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -38,13 +39,17 @@ class Flag:
         kind: how the text of a value is read. ``flag`` takes none; ``boolean`` an optional ``true`` or ``false``;
             ``pairs`` is ``a=1,b=2``.
         names: all spellings, without the negations.
-        negations: spellings that switch it off (``--no-x``).
+        negations: spellings that switch it off (``--no-x``; from 0.33.0 also ``--disable-x`` for ``--enable-x``).
         many: takes one value or more (``nargs="+"``).
         append: repeating it adds to the list.
         bare: the value may be left out.
         optional: ``None`` and the empty string mean None.
+        any_json: a ``json`` value need not be an object.
+        fold: case and ``-`` for ``_`` do not matter in the value.
         default: the static default, or :data:`DYNAMIC`.
         choices: the allowed values, where the source lists them and allows no others.
+        known: the values that vLLM itself knows, where plug-ins may add others.
+        bounds: limits of a number that vLLM checks when it starts, by ``gt``, ``ge``, ``lt``, ``le``.
         deprecated: that release still takes it, and says that it will go.
     """
 
@@ -59,8 +64,12 @@ class Flag:
     append: bool
     bare: bool
     optional: bool
+    any_json: bool
+    fold: bool
     default: Any
     choices: tuple[Any, ...] | None
+    known: tuple[Any, ...] | None
+    bounds: Mapping[str, float] | None
     deprecated: bool
 
     @property
@@ -68,10 +77,22 @@ class Flag:
         return self.kind != "flag"
 
 
-def _flag(name: str, dest: str, run: dict[str, Any]) -> Flag:
+_INVERSES: Final = (("--enable-", "--disable-"), ("--disable-", "--enable-"))
+
+
+def _flag(name: str, dest: str, run: dict[str, Any], inverses: bool) -> Flag:
     names = tuple(run.get("names", (name,)))
-    negations = tuple(f"--no-{spelling[2:]}" for spelling in names if spelling.startswith("--"))
-    choices = run.get("choices")
+    negations: list[str] = []
+    if run.get("negatable"):
+        negations = [f"--no-{spelling[2:]}" for spelling in names if spelling.startswith("--")]
+        if inverses:
+            negations += [
+                inverse + spelling.removeprefix(prefix)
+                for spelling in names
+                for prefix, inverse in _INVERSES
+                if spelling.startswith(prefix)
+            ]
+    choices, known = run.get("choices"), run.get("known")
     return Flag(
         name=name,
         dest=dest,
@@ -79,13 +100,17 @@ def _flag(name: str, dest: str, run: dict[str, Any]) -> Flag:
         last=run["last"],
         kind=run["kind"],
         names=names,
-        negations=(negations if run.get("negatable") else ()) + tuple(run.get("inverses", ())),
+        negations=tuple(negations),
         many=run.get("many", False),
         append=run.get("append", False),
         bare=run.get("bare", False),
         optional=run.get("optional", False),
+        any_json=run.get("any", False),
+        fold=run.get("fold", False),
         default=DYNAMIC if run.get("dynamic") else run.get("default"),
         choices=None if choices is None else tuple(choices),
+        known=None if known is None else tuple(known),
+        bounds=run.get("bounds"),
         deprecated=run.get("deprecated", False),
     )
 
@@ -95,11 +120,14 @@ class ReleaseFlags:
     """All flags of one read release.
 
     ``spellings`` maps every accepted spelling, negations included, to its flag and whether it switches it on.
+    ``parser`` names what the release's parser does beyond argparse (``dotted-keys``, ``json-pairs``...; the script that
+    makes the table lists them).
     """
 
     release: str
     flags: dict[str, Flag]
     spellings: dict[str, tuple[Flag, bool]]
+    parser: frozenset[str]
 
     def of_dest(self, dest: str) -> Flag | None:
         name = _names_of_dest().get(dest)
@@ -122,18 +150,27 @@ def flags_of_release(release: str) -> ReleaseFlags:
     Raises:
         KeyError: that release was not read.
     """
+    table = load_table("flags")
     at = index_of(release)
+    parser = frozenset(name for name, runs in table["parser"].items() if any(_holds(run, at) for run in runs))
     flags: dict[str, Flag] = {}
     spellings: dict[str, tuple[Flag, bool]] = {}
-    for name, entry in load_table("flags")["flags"].items():
+    negations: dict[str, tuple[Flag, bool]] = {}
+    for name, entry in table["flags"].items():
         for run in entry["runs"]:
-            if index_of(run["first"]) <= at <= index_of(run["last"]):
-                flag = flags[name] = _flag(name, entry["dest"], run)
-                spellings.update(dict.fromkeys(flag.names, (flag, True)))
-                for negation in flag.negations:
-                    spellings.setdefault(negation, (flag, False))
+            if _holds(run, at):
+                flag = flags[name] = _flag(name, entry["dest"], run, "disable-for-enable" in parser)
+                for spelling in flag.names:
+                    spellings[spelling] = (flag, True)
+                for spelling in flag.negations:
+                    negations[spelling] = (flag, False)
                 break
-    return ReleaseFlags(release, flags, spellings)
+    # A flag of its own (``--disable-log-stats``) comes before the negation of another.
+    return ReleaseFlags(release, flags, negations | spellings, parser)
+
+
+def _holds(run: Mapping[str, Any], at: int) -> bool:
+    return index_of(run["first"]) <= at <= index_of(run["last"])
 
 
 def flags_of_version(version: str | None) -> ReleaseFlags:
@@ -153,10 +190,13 @@ class Lifetime:
 @lru_cache(maxsize=1)
 def _histories() -> dict[str, tuple[tuple[Flag, bool], ...]]:
     """Every spelling of every release, with the definitions that it had."""
+    table = load_table("flags")
+    inverses = [index_of(run["first"]) for run in table["parser"].get("disable-for-enable", ())]
     result: dict[str, list[tuple[Flag, bool]]] = {}
-    for name, entry in load_table("flags")["flags"].items():
+    for name, entry in table["flags"].items():
         for run in entry["runs"]:
-            flag = _flag(name, entry["dest"], run)
+            with_inverses = bool(inverses) and min(inverses) <= index_of(run["last"])
+            flag = _flag(name, entry["dest"], run, with_inverses)
             for spelling in flag.names:
                 result.setdefault(spelling, []).append((flag, True))
             for spelling in flag.negations:
@@ -202,3 +242,9 @@ def flag_presence(spelling: str, version: str | VersionInfo | None) -> Presence:
     if answers == {True}:
         return "present"
     return "absent" if info.bounded else "uncertain"
+
+
+def parser_since(behaviour: str) -> str | None:
+    """The first read release whose parser does something (a name in ``ReleaseFlags.parser``); None if none does."""
+    runs = load_table("flags")["parser"].get(behaviour, ())
+    return min((run["first"] for run in runs), key=index_of, default=None)

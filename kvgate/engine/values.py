@@ -57,10 +57,13 @@ def read_human_int(text: str) -> int:
             raise ValueRefusedError("an integer, with k, m, g (decimal) or K, M, G (binary) as suffix") from None
     number, suffix = match.groups()
     if suffix in _DECIMAL:
-        return int(float(number) * _DECIMAL[suffix])
+        try:
+            return int(float(number) * _DECIMAL[suffix])
+        except (OverflowError, ValueError):
+            raise ValueRefusedError("a smaller integer") from None
     if "." in number:
         raise ValueRefusedError(f"no decimals with the binary suffix {suffix} (decimal: {number}{suffix.lower()})")
-    return int(number) * _BINARY[suffix]
+    return read_int(number) * _BINARY[suffix]
 
 
 def read_human_int_or_auto(text: str) -> int:
@@ -80,15 +83,16 @@ def read_json(text: str) -> Any:
         ValueRefusedError: it is not JSON.
     """
     try:
-        return json.loads(text)
+        # NaN and Infinity are Python's, not JSON's; they stay texts so that every value is JSON again.
+        return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
         raise ValueRefusedError("JSON") from None
 
 
-def read_json_object(text: str) -> dict[str, Any]:
-    """A JSON object, with human-readable numbers such as ``80g`` outside strings written out first.
+def read_json_object(text: str, *, numbers: bool = True) -> dict[str, Any]:
+    """A JSON object; with ``numbers``, human-readable integers such as ``80g`` outside strings count as written out.
 
-    vLLM 0.33.0, ``engine/arg_utils.py``, ``_expand_json_human_readable_numbers``.
+    From vLLM 0.20.0, ``engine/arg_utils.py``, ``_expand_json_human_readable_numbers``.
 
     Raises:
         ValueRefusedError: it is none.
@@ -96,6 +100,8 @@ def read_json_object(text: str) -> dict[str, Any]:
     try:
         value = read_json(text)
     except ValueRefusedError:
+        if not numbers:
+            raise
         value = read_json(_expand_numbers(text))
     if not isinstance(value, dict):
         raise ValueRefusedError("a JSON object")
@@ -148,16 +154,13 @@ def read_boolean(text: str) -> bool:
     return lower == "true"
 
 
-def read_dotted_value(text: str) -> Any:
-    """The value of ``--config.field``: JSON, a human-readable integer, or the text itself (vLLM 0.33.0).
-
-    Earlier releases leave ``80g`` a text.
-    """
+def read_dotted_value(text: str, *, numbers: bool = True) -> Any:
+    """The value of ``--config.field``: JSON, else with ``numbers`` (from vLLM 0.20.0) a human integer, else text."""
     try:
         return read_json(text)
     except ValueRefusedError:
         pass
     try:
-        return read_human_int(text)
+        return read_human_int(text) if numbers else text
     except ValueRefusedError:
         return text
