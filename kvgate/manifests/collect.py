@@ -1,0 +1,227 @@
+"""Paths -> the files to read, in a fixed order, and why others were left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvgate.source.text import SourceFile
+
+if TYPE_CHECKING:
+    import pathspec
+
+MAX_FILE_BYTES: Final = 5_000_000
+MAX_DIRECTORY_DEPTH: Final = 60
+SUFFIXES: Final = frozenset({".yaml", ".yml"})
+
+# Directories that hold other people's files or none of the project's own.
+SKIPPED_DIRECTORIES: Final = frozenset(
+    {".git", ".hg", ".svn", ".terraform", ".tox", ".venv", "__pycache__", "node_modules", "venv"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that was not read, by its path as shown to people, with the reason."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What the paths of a run stand for.
+
+    Attributes:
+        files: decoded files in the order of their paths, each once.
+        left_out: files that were named, or would have been read, and were not.
+        missing: named paths that do not exist.
+    """
+
+    files: tuple[SourceFile, ...]
+    left_out: tuple[LeftOut, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Collector:
+    root: Path
+    exclude: pathspec.GitIgnoreSpec | None
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def collect(paths: Sequence[Path | str], root: Path, *, exclude: Iterable[str] = ()) -> Collection:
+    """Files below the given paths.
+
+    A file that is named is always read; a directory is walked in sorted order, without what its ``.gitignore`` files
+    and ``exclude`` leave out, without links that lead out of it, and without files that are no text.
+
+    Args:
+        paths: files and directories; relative ones count from the current directory.
+        root: what the shown paths are relative to.
+        exclude: patterns in the manner of ``.gitignore``, relative to the root.
+    """
+    patterns = list(exclude)
+    collector = _Collector(_resolved(root), _spec(patterns) if patterns else None)
+    for path in paths:
+        place = Path(path)
+        if place.is_dir():
+            _walk(collector, place)
+        elif place.exists():
+            _take(collector, place, named=True)
+        else:
+            collector.missing.append(str(path))
+    return Collection(
+        tuple(collector.files[path] for path in sorted(collector.files)),
+        tuple(LeftOut(path, collector.left_out[path]) for path in sorted(collector.left_out)),
+        tuple(collector.missing),
+    )
+
+
+def _spec(patterns: Iterable[str]) -> pathspec.GitIgnoreSpec:
+    import pathspec
+
+    return pathspec.GitIgnoreSpec.from_lines(patterns)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
+
+
+def shown_path(path: Path, root: Path) -> str:
+    """A path as people see it: relative to the root, POSIX; one outside the root as it is."""
+    absolute = Path(os.path.abspath(path))
+    for base in (root, Path(os.path.abspath(root))):
+        if absolute.is_relative_to(base):
+            return absolute.relative_to(base).as_posix()
+    resolved = _resolved(path)
+    return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else path.as_posix()
+
+
+def _walk(collector: _Collector, top: Path) -> None:
+    boundary = _resolved(top)
+    ignores = _Ignores(boundary)
+    seen: set[Path] = set()
+    stack: list[tuple[Path, int]] = [(top, 0)]
+    while stack:
+        directory, depth = stack.pop()
+        real = _resolved(directory)
+        if real in seen or depth > MAX_DIRECTORY_DEPTH or not real.is_relative_to(boundary):
+            continue
+        seen.add(real)
+        try:
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except OSError as error:
+            collector.left_out[shown_path(directory, collector.root)] = f"cannot be read: {_reason(error)}"
+            continue
+        ignores.enter(real)
+        below: list[tuple[Path, int]] = []
+        for entry in entries:
+            path = directory / entry.name
+            try:
+                is_directory = entry.is_dir()
+            except OSError:
+                continue
+            if is_directory:
+                skipped = entry.name in SKIPPED_DIRECTORIES or _excluded(collector, path, True)
+                if not skipped and not ignores.ignored(real / entry.name, True):
+                    below.append((path, depth + 1))
+            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+                if _excluded(collector, path, False) or ignores.ignored(real / entry.name, False):
+                    continue
+                if entry.is_symlink() and not _resolved(path).is_relative_to(boundary):
+                    collector.left_out[shown_path(path, collector.root)] = "a link that leads out of the directory"
+                    continue
+                _take(collector, path, named=False)
+        stack.extend(reversed(below))
+
+
+def _excluded(collector: _Collector, path: Path, is_directory: bool) -> bool:
+    if collector.exclude is None:
+        return False
+    shown = shown_path(path, collector.root)
+    return collector.exclude.match_file(shown + "/" if is_directory else shown)
+
+
+def _take(collector: _Collector, path: Path, *, named: bool) -> None:
+    shown = shown_path(path, collector.root)
+    if shown in collector.files:
+        return
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            collector.left_out[shown] = "no regular file"
+            return
+        if size > MAX_FILE_BYTES:
+            collector.left_out[shown] = (
+                f"a file of {size / 1e6:,.0f} MB is not read (limit {MAX_FILE_BYTES / 1e6:.0f} MB)"
+            )
+            return
+        data = path.read_bytes()
+    except OSError as error:
+        collector.left_out[shown] = f"cannot be read: {_reason(error)}"
+        return
+    try:
+        file = SourceFile.from_bytes(shown, data)
+    except UnicodeDecodeError:
+        binary = b"\0" in data[:8192]
+        if named or not binary:
+            collector.left_out[shown] = "a binary file" if binary else "neither UTF-8 nor UTF-16 text"
+        return
+    if "\0" in file.text[:8192]:
+        collector.left_out[shown] = "a binary file"
+        return
+    collector.files[shown] = file
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+class _Ignores:
+    """What ``.gitignore`` files leave out: those of a walked tree and of the directories above it in its repository."""
+
+    def __init__(self, top: Path) -> None:
+        self._specs: dict[Path, pathspec.GitIgnoreSpec | None] = {}
+        self._above: list[Path] = []
+        for directory in (top, *top.parents):
+            self._above.append(directory)
+            if (directory / ".git").exists():
+                break
+        else:
+            self._above = [top]  # outside a repository the files above say nothing
+        for directory in self._above[1:]:
+            self.enter(directory)
+
+    def enter(self, directory: Path) -> None:
+        if directory in self._specs:
+            return
+        spec = None
+        try:
+            lines = (directory / ".gitignore").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            lines = []
+        if lines:
+            spec = _spec(lines)
+        self._specs[directory] = spec
+
+    def ignored(self, path: Path, is_directory: bool) -> bool:
+        # the innermost file that says anything decides
+        for directory in path.parents:
+            spec = self._specs.get(directory)
+            if spec is not None:
+                relative = path.relative_to(directory).as_posix() + ("/" if is_directory else "")
+                verdict = spec.check_file(relative).include
+                if verdict is not None:
+                    return verdict
+            if directory == self._above[-1]:
+                break
+        return False

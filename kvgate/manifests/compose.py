@@ -1,0 +1,401 @@
+"""Docker Compose files -> serve units (Compose specification; interpolation first, then splitting)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvgate.manifests.launch import Container, Start, environment_of, find_starts
+from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.shell.expand import interpolate, unset
+from kvgate.shell.script import TooLargeError
+from kvgate.shell.value import Value
+from kvgate.shell.words import split_words
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, scalar_int
+
+MAX_EXTENDS: Final = 8
+ANNOTATION_PREFIX: Final = "kvgate.dev/"
+
+
+def looks_like_compose(document: Node) -> bool:
+    """Whether a document is a Compose file by its shape: services that are images, builds, commands or extensions."""
+    services = node_at(document, "services")
+    if not isinstance(services, Mapping) or node_at(document, "apiVersion") is not None:
+        return False
+    return any(
+        isinstance(entry.value, Mapping)
+        and any(entry.value.get(key) is not None for key in ("image", "build", "command", "entrypoint", "extends"))
+        for entry in services.items()
+    )
+
+
+def read_compose(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one Compose file."""
+    services = node_at(document, "services")
+    if not isinstance(services, Mapping):
+        return
+    project = _Project(tree, file, document)
+    for entry in services.items():
+        if isinstance(entry.value, Mapping):
+            yield from project.service(entry)
+
+
+@dataclass(slots=True)
+class _Layer:
+    """One service definition and the file it stands in; extended ones lie below."""
+
+    file: SourceFile
+    node: Mapping
+    variables: dict[str, Value]
+
+
+@dataclass(slots=True)
+class _Project:
+    tree: Tree
+    file: SourceFile
+    document: Node
+    _variables: dict[str, dict[str, Value]] = field(default_factory=dict)
+
+    def variables(self, file: SourceFile) -> dict[str, Value]:
+        """Variables of the ``.env`` file beside a Compose file."""
+        if file.path not in self._variables:
+            found = self.tree.read(posixpath.join(posixpath.dirname(file.path), ".env"))
+            self._variables[file.path] = read_env_file(found) if found else {}
+        return self._variables[file.path]
+
+    def layers(self, file: SourceFile, services: Mapping, node: Mapping, depth: int = 0) -> list[_Layer]:
+        """A service and what it extends, the nearest first."""
+        result = [_Layer(file, node, self.variables(file))]
+        extended = node.get("extends")
+        name = extended.value if isinstance(extended, Scalar) else text_at(extended, "service")
+        if not name or depth >= MAX_EXTENDS:
+            return result
+        other = text_at(extended, "file") if isinstance(extended, Mapping) else None
+        if other:
+            found = self.tree.read(posixpath.join(posixpath.dirname(file.path), other))
+            if found is None:
+                return result
+            file = found
+            for document in self.tree.stream(found).documents:
+                candidates = node_at(document, "services")
+                if isinstance(candidates, Mapping):
+                    services = candidates
+                    break
+            else:
+                return result
+        base = services.get(name)
+        if isinstance(base, Mapping) and base is not node:
+            result += self.layers(file, services, base, depth + 1)
+        return result
+
+    def service(self, entry: Entry) -> Iterator[ServeUnit | Unread]:
+        services = node_at(self.document, "services")
+        assert isinstance(entry.value, Mapping)
+        assert isinstance(services, Mapping)
+        service = _Service(self, entry, self.layers(self.file, services, entry.value))
+        yield from service.units()
+
+
+@dataclass(slots=True)
+class _Service:
+    project: _Project
+    entry: Entry
+    layers: list[_Layer]
+
+    def find(self, *keys: str) -> tuple[_Layer, Node] | None:
+        """The nearest definition of an attribute."""
+        for layer in self.layers:
+            node = node_at(layer.node, *keys)
+            if node is not None:
+                return layer, node
+        return None
+
+    def value(self, *keys: str) -> Value | None:
+        found = self.find(*keys)
+        if not found or not isinstance(found[1], Scalar):
+            return None
+        return interpolate(found[1].text, found[0].variables)
+
+    def words(self, key: str) -> tuple[Word, ...] | None:
+        """``command`` or ``entrypoint``: None when it is not given."""
+        found = self.find(key)
+        if not found or is_null(found[1]):
+            return None
+        layer, node = found
+        if isinstance(node, Scalar):
+            return tuple(split_words(interpolate(node.text, layer.variables)))
+        items = node.items if isinstance(node, Sequence) else []
+        return tuple(interpolate(item.text, layer.variables).word() for item in items if isinstance(item, Scalar))
+
+    def units(self) -> Iterator[ServeUnit | Unread]:
+        name = self.entry.key.value
+        node = self.entry.value
+        environment, spans = self.environment()
+        image = self.value("image")
+        requests = tuple(self.devices())
+        build = self.find("build")
+        entrypoint, command = self.words("entrypoint"), self.words("command")
+        written = image.value if image and not image.resolved else "" if image else _build_text(build)
+        container = Container(
+            # an empty entrypoint clears the image's
+            command=entrypoint or None,
+            arguments=command or (),
+            image=image.word() if image else None,
+            environment=environment,
+            span=self.entry.key.span,
+            named="vllm" in f"{name} {written}".lower(),
+            accelerated=any(request.count != 0 for request in requests),
+            find=self.mounted,
+        )
+        try:
+            starts = find_starts(container)
+        except TooLargeError as error:
+            yield Unread(f"{error} is not read", node.span, serves=True)
+            return
+        for number, start in enumerate(starts):
+            yield self.unit(name, start, number, container, environment, spans, requests)
+
+    def unit(
+        self,
+        name: str,
+        start: Start,
+        number: int,
+        container: Container,
+        environment: dict[str, Value],
+        spans: dict[str, Span],
+        requests: tuple[GpuRequest, ...],
+    ) -> ServeUnit:
+        file = self.project.file
+        replicas, replicas_span, notes = self.replicas()
+        return ServeUnit(
+            id=f"{file.path}/{name}" + (f"/{number + 1}" if number else ""),
+            path=file.path,
+            span=self.entry.key.span,
+            kind="compose",
+            name=name,
+            container=None,
+            namespace=None,
+            words=start.words,
+            positional_model=start.positional_model,
+            entry=start.entry,
+            image=container.image,
+            environment=environment_of(environment, spans, start.environment),
+            gpu_requests=requests,
+            node_hints=tuple(self.hints()),
+            replicas=replicas,
+            replicas_span=replicas_span,
+            annotations=self.annotations(),
+            shared_memory=self.shared_memory(),
+            node=self.entry.value,
+            document=self.project.document,
+            storage_model=start.storage_model,
+            notes=(*start.notes, *notes),
+        )
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def pairs(self, key: str) -> Iterator[tuple[_Layer, str, Value | None, Span]]:
+        """Entries of a map-or-list attribute over all layers, the farthest first; value None where none is written."""
+        for layer in reversed(self.layers):
+            node = layer.node.get(key)
+            if isinstance(node, Mapping):
+                for entry in node.items():
+                    if isinstance(entry.value, Scalar):
+                        absent = is_null(entry.value)
+                        value = None if absent else interpolate(entry.value.text, layer.variables)
+                        span = Span(layer.file, entry.key.span.start, max(entry.value.span.end, entry.key.span.end))
+                        if entry.value.span.start < entry.key.span.start:
+                            span = entry.key.span
+                        yield layer, entry.key.value, value, span
+            elif isinstance(node, Sequence):
+                for item in node.items:
+                    if isinstance(item, Scalar):
+                        name, equals, rest = item.value.partition("=")
+                        text = item.text.slice(len(item.value) - len(rest), len(item.value))
+                        yield layer, name, interpolate(text, layer.variables) if equals else None, item.span
+
+    def environment(self) -> tuple[dict[str, Value], dict[str, Span]]:
+        values: dict[str, Value] = {}
+        spans: dict[str, Span] = {}
+        for layer in reversed(self.layers):
+            for path in _paths(layer.node.get("env_file")):
+                written = interpolate(path.text, layer.variables)
+                found = self.project.tree.read(posixpath.join(posixpath.dirname(layer.file.path), written.value))
+                for key, stated in (read_env_file(found) if found and written.resolved else {}).items():
+                    values[key] = stated
+                    spans[key] = path.span
+        for layer, name, given, span in self.pairs("environment"):
+            value = given
+            if value is None:  # passed on from where Compose runs, or from .env
+                known = layer.variables.get(name)
+                value = known.at(span) if known else Value.unknown(Text.at(name, span), unset(name), splits=False)
+            values[name] = value
+            spans[name] = span
+        return values, spans
+
+    def annotations(self) -> dict[str, Text]:
+        return {
+            name: value.text
+            for key in ("labels", "annotations")
+            for _, name, value, _ in self.pairs(key)
+            if name.startswith(ANNOTATION_PREFIX) and value is not None
+        }
+
+    def devices(self) -> Iterator[GpuRequest]:
+        found = self.find("deploy", "resources", "reservations", "devices")
+        if found:
+            layer, node = found
+            for item in node.items if isinstance(node, Sequence) else []:
+                capabilities = node_at(item, "capabilities")
+                kinds = (
+                    [c.value for c in capabilities.items if isinstance(c, Scalar)]
+                    if isinstance(capabilities, Sequence)
+                    else []
+                )
+                if "gpu" in kinds or text_at(item, "driver") in ("nvidia", "amd"):
+                    yield self._device(layer, item)
+        found = self.find("gpus")
+        if found:
+            layer, node = found
+            if isinstance(node, Sequence):
+                for item in node.items:
+                    yield self._device(layer, item)
+            elif isinstance(node, Scalar):
+                yield _counted(interpolate(node.text, layer.variables), node.span)
+        found = self.find("deploy", "resources", "reservations", "generic_resources")
+        if found and isinstance(found[1], Sequence):
+            for item in found[1].items:
+                if "gpu" in (text_at(item, "discrete_resource_spec", "kind") or "").lower():
+                    count = scalar_int(node_at(item, "discrete_resource_spec", "value"))
+                    yield GpuRequest("device", count, item.span, None if count is not None else "no number is given")
+        if any(self.find(key) for key in ("gpus",)) or self.find("deploy", "resources", "reservations", "devices"):
+            return
+        yield from self._raw_devices()
+
+    def _raw_devices(self) -> Iterator[GpuRequest]:
+        found = self.find("devices")
+        if found and isinstance(found[1], Sequence):
+            for item in found[1].items:
+                if isinstance(item, Scalar) and item.value.startswith(("/dev/kfd", "/dev/dri", "nvidia.com/gpu=")):
+                    yield GpuRequest("device", None, item.span, "which devices it gets is not counted")
+                    return
+        runtime = self.find("runtime")
+        if runtime and isinstance(runtime[1], Scalar) and runtime[1].value == "nvidia":
+            yield GpuRequest("device", None, runtime[1].span, "the nvidia runtime gives it what the machine has")
+
+    def _device(self, layer: _Layer, item: Node) -> GpuRequest:
+        ids = node_at(item, "device_ids")
+        if isinstance(ids, Sequence):
+            values = [interpolate(i.text, layer.variables) for i in ids.items if isinstance(i, Scalar)]
+            unknown = next((value.holes[0].unresolved for value in values if not value.resolved), None)
+            if unknown:
+                return GpuRequest("device", None, item.span, unknown.reason)
+            names = [name for value in values for name in value.value.split(",") if name.strip()]
+            if "all" in names:
+                return GpuRequest("device", None, item.span, "it gets all GPUs of the machine")
+            return GpuRequest("device", len(names), item.span)
+        count = node_at(item, "count")
+        if isinstance(count, Scalar):
+            return _counted(interpolate(count.text, layer.variables), item.span)
+        return GpuRequest("device", None, item.span, "it gets all GPUs of the machine")
+
+    def hints(self) -> Iterator[NodeHint]:
+        found = self.find("deploy", "placement", "constraints")
+        if found and isinstance(found[1], Sequence):
+            for item in found[1].items:
+                match = (
+                    re.fullmatch(r"\s*node\.labels\.([\w./-]+)\s*==\s*(\S+)\s*", item.value)
+                    if isinstance(item, Scalar)
+                    else None
+                )
+                if match:
+                    yield NodeHint(match.group(1), (match.group(2),), item.span)
+
+    def replicas(self) -> tuple[int | None, Span | None, tuple[Unresolved, ...]]:
+        for keys in (("deploy", "replicas"), ("scale",)):
+            found = self.find(*keys)
+            if found and isinstance(found[1], Scalar):
+                value = interpolate(found[1].text, found[0].variables)
+                if value.resolved and re.fullmatch(r"[0-9]{1,9}", value.value):
+                    return int(value.value), found[1].span, ()
+                reason = "the number of replicas is not stated as a number"
+                return None, found[1].span, (Unresolved(value.value, reason),)
+        return None, None, ()
+
+    def shared_memory(self) -> SharedMemory | None:
+        found = self.find("ipc")
+        if found and isinstance(found[1], Scalar) and found[1].value == "host":
+            return SharedMemory(None, "ipc: host", found[1].span)
+        found = self.find("shm_size")
+        if found and isinstance(found[1], Scalar):
+            value = interpolate(found[1].text, found[0].variables)
+            return SharedMemory(size_bytes(value.value) if value.resolved else None, "shm_size", found[1].span)
+        return None
+
+    def mounted(self, path: str) -> Value | None:
+        """Text of a file of the tree that a bind mount puts at a path inside the container."""
+        found = self.find("volumes")
+        if not found or not isinstance(found[1], Sequence):
+            return None
+        layer = found[0]
+        for item in found[1].items:
+            if isinstance(item, Scalar):
+                source, _, rest = interpolate(item.text, layer.variables).value.partition(":")
+                target = rest.partition(":")[0]
+            else:
+                source, target = text_at(item, "source") or "", text_at(item, "target") or ""
+            if not source.startswith((".", "/")) or not target:
+                continue
+            target = target.rstrip("/")
+            if path != target and not path.startswith(target + "/"):
+                continue
+            inside = posixpath.join(posixpath.dirname(layer.file.path), source, path[len(target) + 1 :])
+            file = self.project.tree.read(inside.rstrip("/"))
+            if file is not None:
+                return Value(Text.of_span(Span(file, 0, len(file.text))))
+        return None
+
+
+def _build_text(build: tuple[_Layer, Node] | None) -> str:
+    if build is None:
+        return ""
+    node = build[1]
+    if isinstance(node, Scalar):
+        return node.value
+    return " ".join(text_at(node, key) or "" for key in ("context", "dockerfile", "target"))
+
+
+def _paths(node: Node | None) -> Iterator[Scalar]:
+    for item in node.items if isinstance(node, Sequence) else [node]:
+        if isinstance(item, Scalar):
+            yield item
+        elif isinstance(item, Mapping) and isinstance(path := item.get("path"), Scalar):
+            yield path
+
+
+def _counted(value: Value, span: Span) -> GpuRequest:
+    if not value.resolved:
+        return GpuRequest("device", None, span, value.holes[0].unresolved.reason)
+    if re.fullmatch(r"[0-9]{1,6}", value.value):
+        return GpuRequest("device", int(value.value), span)
+    if value.value in ("all", "-1"):
+        return GpuRequest("device", None, span, "it gets all GPUs of the machine")
+    return GpuRequest("device", None, span, f'"{value.value}" is no number of GPUs')
+
+
+_SIZES: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def size_bytes(text: str) -> int | None:
+    """A Compose byte value (``16gb``, ``64m``, ``6.15g``): powers of 1024; None when it is none."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([bkmgt]?)(?:i?b)?", text.strip().lower())
+    if not match:
+        return None
+    from decimal import Decimal
+
+    return int(Decimal(match.group(1)) * _SIZES[match.group(2)])

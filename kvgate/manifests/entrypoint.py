@@ -1,0 +1,218 @@
+"""Where in a command line vLLM's own words begin, and what an image runs when it is given arguments alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvgate.source.text import Word
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """One way of starting the engine.
+
+    Attributes:
+        name: how it is called in reports.
+        words: what stands in the command line, after ``python -m`` for modules.
+        module: whether ``words[0]`` is a Python module.
+        positional_model: whether the model may be given as a positional.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    module: bool
+    positional_model: bool
+
+
+ENTRY_POINTS: Final = (
+    EntryPoint("vllm serve", ("vllm", "serve"), False, True),
+    EntryPoint("vllm serve", ("vllm-omni", "serve"), False, True),
+    EntryPoint("vllm serve", ("vllm.entrypoints.cli.main", "serve"), True, True),
+    EntryPoint("vllm serve", ("vllm.scripts", "serve"), True, True),
+    EntryPoint("vllm serve", ("vllm", "serve"), True, True),
+    EntryPoint("vllm.entrypoints.openai.api_server", ("vllm.entrypoints.openai.api_server",), True, False),
+    EntryPoint("vllm.entrypoints.api_server", ("vllm.entrypoints.api_server",), True, False),
+    EntryPoint("vllm.entrypoints.grpc_server", ("vllm.entrypoints.grpc_server",), True, False),
+    EntryPoint("vllm_tgis_adapter", ("vllm_tgis_adapter",), True, False),
+    EntryPoint("dynamo.vllm", ("dynamo.vllm",), True, False),
+)
+
+# Programs whose words are text, names or targets, never a command that they run as the server.
+_NO_LAUNCHERS: Final = frozenset(
+    {
+        "alias", "apk", "apt", "apt-get", "awk", "cat", "cp", "curl", "dpkg", "echo", "egrep",
+        "false", "find", "git", "grep", "helm", "kill", "killall", "ls", "make", "man", "mkdir", "mv", "pgrep", "pip",
+        "pip3", "pkill", "printf", "ps", "rm", "sed", "sleep", "tail", "tee", "test", "touch", "true", "type", "wget",
+        "which", "whereis", "yum", "[", "[[",
+    }
+)  # fmt: skip
+
+_PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
+_PYTHON_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry point found: its row, the words it was written with, and the index of the first word after it."""
+
+    point: EntryPoint
+    first: int
+    after: int
+
+
+def find_entry(words: Sequence[Word]) -> Entry | None:
+    """The first place where a command line starts vLLM; wrappers before it do not matter, other programs do."""
+    if not words or _base(words[0]) in _NO_LAUNCHERS:
+        return None
+    for index, word in enumerate(words):
+        if not word.resolved:
+            continue
+        entry = _program(words, index) or _python(words, index)
+        if entry:
+            return entry
+    return None
+
+
+def _base(word: Word) -> str:
+    return word.value.rpartition("/")[2]
+
+
+def _program(words: Sequence[Word], index: int) -> Entry | None:
+    for point in ENTRY_POINTS:
+        if point.module:
+            continue
+        if _base(words[index]).removesuffix(".exe") == point.words[0] and _follow(words, index + 1, point.words[1:]):
+            return Entry(point, index, index + len(point.words))
+    return None
+
+
+def _python(words: Sequence[Word], index: int) -> Entry | None:
+    value = words[index].value
+    if value == "-m" and index + 1 < len(words) and words[index + 1].resolved:
+        return _module(words, index, index + 1, words[index + 1].value)
+    if value.startswith("-m") and "." in value:
+        return _module(words, index, index, value[2:])
+    if value.endswith(".py") and "/" in value and "vllm/" in value:
+        # the module's file itself: python /opt/vllm/vllm/entrypoints/openai/api_server.py
+        return _module(words, index, index, value.removesuffix(".py").replace("/", ".").lstrip("."))
+    return None
+
+
+def _module(words: Sequence[Word], first: int, at: int, name: str) -> Entry | None:
+    for point in ENTRY_POINTS:
+        if not point.module or not _follow(words, at + 1, point.words[1:]):
+            continue
+        if name == point.words[0] or (name.endswith("." + point.words[0]) and "." in point.words[0]):
+            begin = first
+            for back in range(first - 1, -1, -1):
+                if _PYTHON.fullmatch(_base(words[back])):
+                    begin = back
+                    break
+            return Entry(point, begin, at + len(point.words))
+    return None
+
+
+def _follow(words: Sequence[Word], at: int, expected: Sequence[str]) -> bool:
+    return [word.value for word in words[at : at + len(expected)]] == list(expected)
+
+
+def is_python_module(words: Sequence[Word]) -> bool:
+    """Whether the words run some Python module or program text."""
+    return any(word.value in ("-m", "-c") for word in words)
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+# Repositories whose image takes engine arguments and nothing else, as published; the last component decides.
+_ENGINE_IMAGE: Final = re.compile(
+    r"(?:^|/)(?:vllm/vllm-openai(?:-rocm|-xpu)?|vllm/vllm-tpu|vllm/vllm-omni|vllm-openai(?:[-_][a-z0-9.]+)*"
+    r"|rhaiis/vllm-[a-z0-9-]+|vllm-cpu-env|vllm-cpu)$"
+)
+_VLLM_TOKEN: Final = re.compile(r"(?:^|[-_.])vllm(?:$|[-_.0-9])")
+# Images with vllm in their name that serve no model themselves.
+_NO_ENGINE: Final = re.compile(
+    r"(?:^|[-_./])(?:router|gateway|proxy|epp|scheduler|sim|simulator|mock|exporter|metrics|bench|benchmark|benchmarks"
+    r"|guidellm|client|operator|controller|dashboard|grafana|prometheus|ui|webui|frontend|ingress|sidecar"
+    r"|puller|downloader|loader|monitor|autoscaler|semantic-router|loadtest|locust|indexer)"
+    r"(?:$|[-_.])"
+)
+_OTHER_ENGINE: Final = re.compile(
+    r"(?:^|[-_./])(?:sglang|text-generation-inference|text-embeddings-inference|tgi|tei|tritonserver|triton|lmdeploy|ollama"
+    r"|llama\.cpp|llamacpp|llama-cpp|localai|aphrodite|tensorrt-llm|tensorrt_llm|trtllm|mlc-llm|infinity|xinference)"
+    r"(?:$|[-_.0-9:])"
+)
+
+
+def repository_of(image: str) -> str:
+    """An image reference without registry port confusion, tag and digest."""
+    name = image.partition("@")[0]
+    head, _, last = name.rpartition("/")
+    last = last.partition(":")[0]
+    return f"{head}/{last}" if head else last
+
+
+def takes_engine_arguments(image: str) -> bool:
+    """Whether the image is a published vLLM server, whose entry point takes engine arguments."""
+    repository = repository_of(image).lower()
+    return _ENGINE_IMAGE.search(repository) is not None and not _NO_ENGINE.search(repository.rpartition("/")[2])
+
+
+def is_vllm_image(image: str) -> bool:
+    """Whether the image's own name (not its organisation) says vLLM, and not one of the programs around it."""
+    if takes_engine_arguments(image):
+        return True
+    repository = repository_of(image).lower()
+    last = repository.rpartition("/")[2]
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
+    return bool(_VLLM_TOKEN.search(last) or _VLLM_TOKEN.search(tag)) and not _NO_ENGINE.search(last)
+
+
+def is_other_program(image: str) -> bool:
+    """Whether the image is known for something other than a vLLM server."""
+    repository = repository_of(image).lower()
+    return bool(_NO_ENGINE.search(repository.rpartition("/")[2]) or _OTHER_ENGINE.search(repository))
+
+
+# -- arguments without a command ---------------------------------------------------------------------------------------
+
+# Flags that vLLM has and that other servers, routers and sidecars do not share under that name.
+_VLLM_FLAGS: Final = frozenset(
+    {
+        "block-size", "enable-auto-tool-choice", "enable-chunked-prefill", "enable-expert-parallel", "enable-lora",
+        "enable-prefix-caching", "enforce-eager", "gpu-memory-utilization", "kv-cache-dtype", "kv-transfer-config",
+        "limit-mm-per-prompt", "max-lora-rank", "max-loras", "max-model-len", "max-num-batched-tokens", "max-num-seqs",
+        "no-enable-prefix-caching", "num-gpu-blocks-override", "pipeline-parallel-size", "served-model-name",
+        "speculative-config", "swap-space", "tensor-parallel-size", "tool-call-parser",
+    }
+)  # fmt: skip
+
+
+def flag_name(word: Word) -> str | None:
+    """The long flag that a word begins with, with dashes; None for anything else."""
+    match = re.match(r"--([A-Za-z][A-Za-z0-9_\-]*)", word.value)
+    return match.group(1).replace("_", "-") if match else None
+
+
+def names_model(words: Sequence[Word]) -> bool:
+    """Whether ``--model`` is among the words."""
+    return any(flag_name(word) == "model" for word in words)
+
+
+def count_vllm_flags(words: Sequence[Word]) -> int:
+    """How many different flags that only vLLM has are among the words."""
+    return len({name for word in words if (name := flag_name(word)) in _VLLM_FLAGS})
+
+
+def speaks_vllm(words: Sequence[Word], *, named: bool) -> bool:
+    """Whether arguments without a known command are meant for vLLM.
+
+    Args:
+        named: something else (the image's or the object's name) says vLLM already.
+    """
+    flags = count_vllm_flags(words)
+    if names_model(words):
+        return flags >= (0 if named else 2)
+    return flags >= (1 if named else 3)

@@ -1,0 +1,411 @@
+"""Kubernetes objects -> serve units.
+
+One table says where each kind keeps its pods and replicas; everything below a pod template is read the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvgate.manifests.launch import Container, Start, environment_of, find_starts
+from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
+from kvgate.shell.script import TooLargeError
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_bool, scalar_int
+
+ANNOTATION_PREFIX: Final = "kvgate.dev/"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Where a kind keeps its pods.
+
+    Attributes:
+        template: path to the pod template (an object with ``metadata`` and ``spec``); empty for a Pod itself.
+        replicas: path to the number of pods; None where the kind has none.
+        restarts: whether it is kept running (no Job).
+    """
+
+    template: tuple[str, ...]
+    replicas: tuple[str, ...] | None = ("spec", "replicas")
+    restarts: bool = True
+
+
+WORKLOADS: Final[dict[str, Workload]] = {
+    "Pod": Workload((), None),
+    "Deployment": Workload(("spec", "template")),
+    "StatefulSet": Workload(("spec", "template")),
+    "ReplicaSet": Workload(("spec", "template")),
+    "ReplicationController": Workload(("spec", "template")),
+    "DaemonSet": Workload(("spec", "template"), None),
+    "Job": Workload(("spec", "template"), ("spec", "parallelism"), restarts=False),
+    "CronJob": Workload(
+        ("spec", "jobTemplate", "spec", "template"), ("spec", "jobTemplate", "spec", "parallelism"), restarts=False
+    ),
+    # kinds of widespread controllers with the shape of a Deployment
+    "DeploymentConfig": Workload(("spec", "template")),
+    "Rollout": Workload(("spec", "template")),
+    "CloneSet": Workload(("spec", "template")),
+}
+
+# Resources that count devices, and those that measure out a part of one.
+_ACCELERATOR: Final = re.compile(
+    r"(?:^|[./-])(?:gpu|gpus|gpu\.shared|mig-[0-9a-z.+-]+|tpu|gaudi|neuron|neuroncore|neurondevice|npu|ascend[0-9a-z-]*"
+    r"|dcu|i915|xe|vgpu|vgpu-number|gpu-count|gcu|mlu[0-9-]*|hpu|xpu)$",
+    re.IGNORECASE,
+)
+_SHARE: Final = re.compile(
+    r"(?:gpumem|gpucores|gpu-mem|gpu-core|gpumem-percentage|vcuda-core|vcuda-memory|vgpu-memory|vgpu-cores)"
+    r"(?:[-.][a-z]+)*$",
+    re.IGNORECASE,
+)
+_MACHINE_LABEL: Final = re.compile(
+    r"gpu|accelerator|instance-type|instance-family|machine|nodepool|tpu|cuda", re.IGNORECASE
+)
+
+
+def read_kubernetes(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units in one document, lists looked into."""
+    for item in expand_list(document):
+        workload = WORKLOADS.get(text_at(item, "kind") or "")
+        if workload:
+            yield from read_workload(tree, file, item, workload)
+
+
+def read_workload(tree: Tree, file: SourceFile, item: Node, workload: Workload) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one object."""
+    template = node_at(item, *workload.template)
+    kind = text_at(item, "kind") or ""
+    if template is None:
+        return
+    pod = Pod(
+        tree=tree,
+        file=file,
+        document=item,
+        template=template,
+        spec=node_at(template, "spec"),
+        kind=kind,
+        name=text_at(item, "metadata", "name") or text_at(item, "metadata", "generateName") or "",
+        namespace=text_at(item, "metadata", "namespace"),
+        replicas=node_at(item, *workload.replicas) if workload.replicas else None,
+        restarts=workload.restarts,
+    )
+    yield from pod.units()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod template and the object it belongs to."""
+
+    tree: Tree
+    file: SourceFile
+    document: Node
+    template: Node
+    spec: Node | None
+    kind: str
+    name: str
+    namespace: str | None
+    replicas: Node | None
+    restarts: bool
+
+    def units(self) -> Iterator[ServeUnit | Unread]:
+        for node in items_at(self.spec, "containers"):
+            yield from self.container(node)
+        for node in items_at(self.spec, "initContainers"):
+            # an init container that is restarted for ever is a sidecar (Kubernetes 1.28)
+            if text_at(node, "restartPolicy") == "Always":
+                yield from self.container(node)
+
+    def container(self, node: Node) -> Iterator[ServeUnit | Unread]:
+        if not isinstance(node, Mapping):
+            return
+        name = text_at(node, "name") or ""
+        environment = Environment(self.tree, self.file, self.namespace)
+        environment.read(node)
+        requests, shares = accelerator_requests(node)
+        image_node = scalar_at(node, "image")
+        image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
+        named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
+        container = Container(
+            command=environment.words(node_at(node, "command")) or None,
+            arguments=environment.words(node_at(node, "args")),
+            image=image,
+            environment=environment.values,
+            span=node.span,
+            named=named,
+            accelerated=any(request.count != 0 for request in requests),
+            service=self.restarts,
+            find=lambda path: self.mounted(node, path),
+        )
+        try:
+            starts = find_starts(container)
+        except TooLargeError as error:
+            yield Unread(f"{error} is not read", node.span, serves=True)
+            return
+        for number, start in enumerate(starts):
+            yield self.unit(node, name, image, start, number, environment, requests, shares)
+
+    def unit(
+        self,
+        node: Mapping,
+        container: str,
+        image: Word | None,
+        start: Start,
+        number: int,
+        environment: Environment,
+        requests: tuple[GpuRequest, ...],
+        shares: tuple[NodeHint, ...],
+    ) -> ServeUnit:
+        replicas, replicas_span, notes = self._replicas()
+        identity = f"{self.kind}/{self.namespace or 'default'}/{self.name}/{container}"
+        return ServeUnit(
+            id=identity + (f"/{number + 1}" if number else ""),
+            path=self.file.path,
+            span=node.span,
+            kind=self.kind,
+            name=self.name,
+            container=container or None,
+            namespace=self.namespace,
+            words=start.words,
+            positional_model=start.positional_model,
+            entry=start.entry,
+            image=image,
+            environment=environment_of(environment.values, environment.spans, start.environment),
+            gpu_requests=requests,
+            node_hints=(*shares, *self._node_hints()),
+            replicas=replicas,
+            replicas_span=replicas_span,
+            annotations=kvgate_annotations(self.document, self.template),
+            shared_memory=self._shared_memory(node),
+            node=node,
+            document=self.document,
+            storage_model=start.storage_model,
+            notes=(*start.notes, *notes),
+        )
+
+    # -- around the container --------------------------------------------------------------------------------------
+
+    def _replicas(self) -> tuple[int | None, Span | None, tuple[Unresolved, ...]]:
+        scaler = self.tree.minimum_replicas(self.kind, self.name, self.namespace, self.file.path)
+        if scaler:
+            return scaler.minimum, scaler.span, ()
+        if is_null(self.replicas) or self.replicas is None:
+            return None, None, ()
+        count = scalar_int(self.replicas)
+        if count is None:
+            written = self.replicas.span.text
+            return None, self.replicas.span, (Unresolved(written, "the number of replicas is not stated as a number"),)
+        return count, self.replicas.span, ()
+
+    def _node_hints(self) -> Iterator[NodeHint]:
+        for entry in entries_at(self.spec, "nodeSelector"):
+            if isinstance(entry.value, Scalar):
+                yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
+        required = node_at(self.spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        terms = items_at(required, "nodeSelectorTerms")
+        for term in terms:
+            for expression in items_at(term, "matchExpressions"):
+                key = text_at(expression, "key")
+                values = tuple(item.value for item in items_at(expression, "values") if isinstance(item, Scalar))
+                if key and values and text_at(expression, "operator") == "In":
+                    yield NodeHint(key, values, expression.span)
+        for entry in entries_at(self.template, "metadata", "labels"):
+            if isinstance(entry.value, Scalar) and _MACHINE_LABEL.search(entry.key.value):
+                yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
+
+    def _shared_memory(self, container: Node) -> SharedMemory | None:
+        for mount in items_at(container, "volumeMounts"):
+            if (text_at(mount, "mountPath") or "").rstrip("/") != "/dev/shm":  # noqa: S108 - a path in a manifest
+                continue
+            for volume in items_at(self.spec, "volumes"):
+                if text_at(volume, "name") != text_at(mount, "name"):
+                    continue
+                directory = node_at(volume, "emptyDir")
+                if directory is not None:
+                    limit = text_at(directory, "sizeLimit")
+                    return SharedMemory(quantity_bytes(limit) if limit else None, "emptyDir", volume.span)
+                if node_at(volume, "hostPath") is not None:
+                    return SharedMemory(None, "hostPath", volume.span)
+        host = node_at(self.spec, "hostIPC")
+        if host is not None and scalar_bool(host):
+            return SharedMemory(None, "hostIPC", host.span)
+        return None
+
+    def mounted(self, container: Node, path: str) -> Value | None:
+        """Text of a file that a ConfigMap of the tree puts at a path inside the container."""
+        for mount in items_at(container, "volumeMounts"):
+            base = (text_at(mount, "mountPath") or "").rstrip("/")
+            sub = text_at(mount, "subPath")
+            if not base or (path != base if sub else not path.startswith(base + "/")):
+                continue
+            key = sub or path[len(base) + 1 :]
+            for volume in items_at(self.spec, "volumes"):
+                name = text_at(volume, "configMap", "name")
+                if text_at(volume, "name") != text_at(mount, "name") or not name:
+                    continue
+                for item in items_at(volume, "configMap", "items"):
+                    if text_at(item, "path") == key:
+                        key = text_at(item, "key") or key
+                        break
+                found = self.tree.config_map(name, self.namespace, self.file.path)
+                if found and key in found.data:
+                    return found.data[key]
+        return None
+
+
+class Environment:
+    """The environment of a container as its manifest declares it, in the order in which the kubelet builds it."""
+
+    def __init__(self, tree: Tree, file: SourceFile, namespace: str | None) -> None:
+        self.tree = tree
+        self.file = file
+        self.namespace = namespace
+        self.values: dict[str, Value] = {}
+        self.spans: dict[str, Span] = {}
+        self._sources: list[str] = []
+
+    def read(self, container: Node) -> None:
+        for source in items_at(container, "envFrom"):
+            self._read_source(source)
+        for entry in items_at(container, "env"):
+            name = text_at(entry, "name")
+            if name:
+                self.values[name] = self._value(entry)
+                self.spans[name] = entry.span
+
+    def _read_source(self, source: Node) -> None:
+        prefix = text_at(source, "prefix") or ""
+        name = text_at(source, "configMapRef", "name")
+        if name:
+            found = self.tree.config_map(name, self.namespace, self.file.path)
+            if found is None:
+                self._sources.append(f"ConfigMap {name}, which is not among the files")
+                return
+            for key, value in found.data.items():
+                self.values[prefix + key] = mark_placeholders(value)
+                self.spans[prefix + key] = source.span
+        name = text_at(source, "secretRef", "name")
+        if name:
+            self._sources.append(f"Secret {name}")
+
+    def _value(self, entry: Node) -> Value:
+        value = scalar_at(entry, "value")
+        if value is not None:
+            expanded = expand_kubernetes(value.text, self.values, reason=self.reason)
+            return mark_placeholders(expanded)
+        source = node_at(entry, "valueFrom")
+        reference = scalar_at(source, "configMapKeyRef", "name")
+        if reference is not None:
+            key = text_at(source, "configMapKeyRef", "key") or ""
+            found = self.tree.config_map(reference.value, self.namespace, self.file.path)
+            if found and key in found.data:
+                return mark_placeholders(found.data[key])
+            missing = f"key {key} of ConfigMap {reference.value} is not among the files"
+            return _unknown(entry, f"{reference.value}.{key}", missing)
+        secret = text_at(source, "secretKeyRef", "name")
+        if secret is not None:
+            key = text_at(source, "secretKeyRef", "key") or ""
+            return _unknown(entry, f"{secret}.{key}", f"it comes from Secret {secret}")
+        field = text_at(source, "fieldRef", "fieldPath") or text_at(source, "resourceFieldRef", "resource")
+        if field is not None:
+            return _unknown(entry, field, f"{field} of the pod is known at run time only")
+        if source is not None:
+            return _unknown(entry, source.span.text, "its source is not read")
+        return Value(Text.at("", entry.span))
+
+    def reason(self, name: str) -> str:
+        """Why a name in ``$(NAME)`` has no value."""
+        if self._sources:
+            return f"{name} may come from {' or '.join(self._sources)}"
+        return unset(name)
+
+    def words(self, node: Node | None) -> tuple[Word, ...]:
+        """A container's ``command`` or ``args``, expanded."""
+        if isinstance(node, Scalar):  # refused by the API server, but plainly meant as one item
+            nodes: list[Node] = [node] if node.value else []
+        else:
+            nodes = node.items if isinstance(node, Sequence) else []
+        words: list[Word] = []
+        script = False
+        for item in nodes:
+            if not isinstance(item, Scalar):
+                continue
+            value = expand_kubernetes(item.text, self.values, reason=self.reason, keep_unknown=script)
+            # what a shell reads it expands itself
+            in_script = script or "\n" in value.value.strip() or _LOOKS_LIKE_SCRIPT.search(value.value) is not None
+            words.append((value if in_script else mark_placeholders(value)).word())
+            script = script or re.fullmatch(r"-[a-zA-Z]*c", item.value) is not None
+        return tuple(words)
+
+
+_LOOKS_LIKE_SCRIPT: Final = re.compile(r"(?:vllm serve|vllm\.entrypoints|exec) .*\s")
+
+
+def _unknown(entry: Node, written: str, reason: str) -> Value:
+    return Value.unknown(Text.at(written, entry.span), reason, splits=False)
+
+
+def _pair(first: Span, second: Span) -> Span:
+    if first.file is second.file and first.start <= second.end:
+        return Span(first.file, first.start, second.end)
+    return second
+
+
+def accelerator_requests(container: Node) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+    """Devices that a container asks for (limits before requests), and shares of a device as hints."""
+    requests: dict[str, GpuRequest] = {}
+    shares: dict[str, NodeHint] = {}
+    for section in ("limits", "requests"):
+        for entry in entries_at(container, "resources", section):
+            name, node = entry.key.value, entry.value
+            span = _pair(entry.key.span, node.span)
+            if _SHARE.search(name) and isinstance(node, Scalar):
+                shares.setdefault(name, NodeHint(name, (node.value,), span))
+            elif _ACCELERATOR.search(name):
+                count = scalar_int(node)
+                reason = None if count is not None else f"{node.span.text} is not stated as a number"
+                requests.setdefault(name, GpuRequest(name, count, span, reason))
+    for claim in items_at(container, "resources", "claims"):
+        name = text_at(claim, "name") or ""
+        reason = "a resource claim, whose devices are not read"
+        requests.setdefault(f"claim/{name}", GpuRequest("claim", None, claim.span, reason))
+    return tuple(requests.values()), tuple(shares.values())
+
+
+def kvgate_annotations(document: Node, template: Node) -> dict[str, Text]:
+    """kvgate's annotations, those of the pod template winning."""
+    found: dict[str, Text] = {}
+    for holder in (document, template):
+        for entry in entries_at(holder, "metadata", "annotations"):
+            if entry.key.value.startswith(ANNOTATION_PREFIX) and isinstance(entry.value, Scalar):
+                found[entry.key.value] = entry.value.text
+    return found
+
+
+_UNITS: Final = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
+}  # fmt: skip
+
+
+def quantity_bytes(text: str) -> int | None:
+    """A Kubernetes quantity (``16Gi``, ``0.5Gi``, ``1e9``) in bytes; None when it is none."""
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(?:[eE]([0-9]{1,2}))?([kMGTP]|[KMGTP]i)?", text.strip())
+    if not match:
+        return None
+    from decimal import Decimal
+
+    return int(Decimal(match.group(1)) * 10 ** int(match.group(2) or 0) * _UNITS[match.group(3) or ""])
+
+
+def looks_like_kubernetes(document: Node) -> bool:
+    """Whether a document is a Kubernetes object by its shape."""
+    kind = text_at(document, "kind")
+    # a repaired document may have lost its apiVersion
+    return kind is not None and (kind in WORKLOADS or node_at(document, "apiVersion") is not None)

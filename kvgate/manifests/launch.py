@@ -1,0 +1,240 @@
+"""From a container's command, arguments and image to the vLLM starts in it. Every reader goes through here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvgate.manifests.entrypoint import (
+    Entry,
+    find_entry,
+    is_other_program,
+    is_python_module,
+    is_vllm_image,
+    speaks_vllm,
+    takes_engine_arguments,
+)
+from kvgate.manifests.unit import EnvironmentVariable
+from kvgate.shell.script import SHELLS, Assignment, Command, commands, commands_of_words
+from kvgate.shell.value import Value
+from kvgate.source.text import Span, Text, Unresolved, Word
+
+Find = Callable[[str], "Value | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of vLLM: the words after its entry point and what is known around it."""
+
+    words: tuple[Word, ...]
+    entry: str
+    positional_model: bool
+    environment: tuple[Assignment, ...]
+    span: Span
+    storage_model: Word | None = None
+    notes: tuple[Unresolved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a reader knows of one container.
+
+    Attributes:
+        command: what replaces the image's entry point; None when the manifest does not say.
+        arguments: what follows the command or the image's entry point.
+        image: None where the file names none (a patch, a build).
+        environment: name -> value.
+        span: where the container begins.
+        named: the name of the container, its object or its build says vLLM.
+        accelerated: it asks for an accelerator.
+        service: it keeps running (no Job).
+        find: texts of files by their path inside the container.
+    """
+
+    command: tuple[Word, ...] | None
+    arguments: tuple[Word, ...]
+    image: Word | None
+    environment: Mapping[str, Value]
+    span: Span
+    named: bool
+    accelerated: bool
+    service: bool = True
+    find: Find | None = None
+
+
+# Variables by which launch scripts that are not at hand are told their model, the most telling first.
+MODEL_VARIABLES: Final = (
+    "VLLM_MODEL",
+    "VLLM_MODEL_ID",
+    "VLLM_MODEL_NAME",
+    "MODEL_ID",
+    "HF_MODEL_ID",
+    "MODEL_NAME",
+    "MODEL_PATH",
+    "MODEL",
+)
+
+
+def find_starts(container: Container) -> list[Start]:
+    """The vLLM servers that a container starts.
+
+    Raises:
+        TooLargeError: a script in it is beyond the bounds within which scripts are read.
+    """
+    image = container.image.value if container.image else ""
+    if container.command:
+        return _of_command((*container.command, *container.arguments), image, container)
+    arguments = container.arguments
+    if arguments and (find_entry(arguments) or _is_command(arguments)):
+        return _of_command(arguments, image, container, repeats_entry=takes_engine_arguments(image))
+    if takes_engine_arguments(image):
+        return _of_image(arguments, container)
+    if image and is_other_program(image):
+        return []
+    named = container.named or is_vllm_image(image)
+    if speaks_vllm(arguments, named=named) or (is_vllm_image(image) and _begins_with_model(arguments)):
+        return [_bare(arguments, container)]
+    if not arguments and is_vllm_image(image) and container.accelerated and container.image and container.service:
+        unknown = Unresolved(image, "the arguments are inside the image")
+        word = Word(container.image.text, (unknown,), splits=True)
+        return [_start((word,), "the image's entry point", False, container, model=_model_variable(container))]
+    return []
+
+
+def starts_of_script(text: Text | Value, environment: Mapping[str, Value], find: Find | None = None) -> list[Start]:
+    """The vLLM servers that a whole shell script starts.
+
+    Raises:
+        TooLargeError: the script is beyond the bounds within which scripts are read.
+    """
+    return [_of_entry(entry, command) for command, entry in _entries(commands(text, environment, find=find))]
+
+
+def _entries(found: Sequence[Command]) -> list[tuple[Command, Entry]]:
+    return [(command, entry) for command in found if (entry := find_entry(command.words))]
+
+
+def _of_command(
+    words: tuple[Word, ...], image: str, container: Container, *, repeats_entry: bool = False
+) -> list[Start]:
+    if len(words) == 1 and words[0].resolved and re.search(r"\s", words[0].value.strip()):
+        found = commands(words[0].text, container.environment, find=container.find)  # a whole command line in one item
+    else:
+        found = commands_of_words(words, container.environment, find=container.find)
+    starts = [_of_entry(entry, command) for command, entry in _entries(found)]
+    if starts:
+        return starts
+    if any(
+        command.span.start != words[0].span.start or command.span.file is not words[0].span.file for command in found
+    ):
+        return []  # a shell's script, read to its end, starts none
+    rest = words[1:]
+    named = container.named or is_vllm_image(image)
+    if is_other_program(image) or is_python_module(words):
+        return []
+    if repeats_entry and words[0].value == "serve":
+        return []
+    if _is_launcher(words) and speaks_vllm(rest, named=named):
+        first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
+        note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
+        return [_start(rest[first:], words[0].value, False, container, notes=(note,))]
+    script = _script(words)
+    if script is None or not container.accelerated or not container.service:
+        return []
+    model = _model_variable(container)
+    if model is None or not (is_vllm_image(image) or "vllm" in script.value.lower()):
+        return []
+    unknown = Unresolved(script.value, "the script is not among the files read")
+    return [_start((Word(script.text, (unknown,), splits=True),), script.value, False, container, model=model)]
+
+
+def _of_entry(entry: Entry, command: Command) -> Start:
+    notes = tuple(Unresolved(condition, "the server starts only if this holds") for condition in command.conditions)
+    words = command.words[entry.after :]
+    return Start(words, entry.point.name, entry.point.positional_model, command.environment, command.span, notes=notes)
+
+
+def _of_image(arguments: tuple[Word, ...], container: Container) -> list[Start]:
+    if not arguments and not container.accelerated:
+        return []  # a patch of the image, or a container for something else
+    if arguments and arguments[0].value == "serve":
+        note = Unresolved("serve", "the image's entry point is `vllm serve` already")
+        return [_start(arguments[1:], "vllm serve", True, container, notes=(note,))]
+    if arguments and arguments[0].value in ("bench", "chat", "complete", "collect-env", "run-batch"):
+        return []
+    return [_bare(arguments, container)]
+
+
+def _bare(arguments: tuple[Word, ...], container: Container) -> Start:
+    return _start(arguments, "the image's entry point", True, container)
+
+
+def _start(
+    words: tuple[Word, ...],
+    entry: str,
+    positional_model: bool,
+    container: Container,
+    *,
+    model: Word | None = None,
+    notes: tuple[Unresolved, ...] = (),
+) -> Start:
+    return Start(words, entry, positional_model, (), container.span, model, notes)
+
+
+def _begins_with_model(arguments: Sequence[Word]) -> bool:
+    return bool(arguments) and "/" in arguments[0].value and not arguments[0].value.startswith("-")
+
+
+def _is_command(words: Sequence[Word]) -> bool:
+    """Whether what stands where the image's arguments go replaces its command (a shell, a script, a program)."""
+    name = words[0].value.rpartition("/")[2]
+    return name in SHELLS or bool(_PROGRAM.fullmatch(name)) or _script(words) is not None
+
+
+def _is_launcher(words: Sequence[Word]) -> bool:
+    """Whether a command is a script or program of somebody's own, by its path."""
+    return "/" in words[0].value or words[0].value.endswith((".sh", ".py")) or _script(words) is not None
+
+
+_PROGRAM: Final = re.compile(r"(?:python|pypy)[0-9.]*")
+
+
+def _script(words: Sequence[Word]) -> Word | None:
+    """The script file that a command runs."""
+    head = words[0].value
+    name = head.rpartition("/")[2]
+    if name in SHELLS or _PROGRAM.fullmatch(name):
+        for word in words[1:]:
+            if not word.value.startswith("-"):
+                return word if word.value.endswith((".sh", ".py", ".bash")) or "/" in word.value else None
+        return None
+    return words[0] if head.endswith((".sh", ".py", ".bash")) else None
+
+
+def _model_variable(container: Container) -> Word | None:
+    for name in MODEL_VARIABLES:
+        value = container.environment.get(name)
+        if value is not None and value.value:
+            return value.word()
+    return None
+
+
+def environment_of(
+    values: Mapping[str, Value], spans: Mapping[str, Span], added: Sequence[Assignment] = ()
+) -> tuple[EnvironmentVariable, ...]:
+    """The environment of a unit: what its container declares, then what its script exports."""
+    result: dict[str, EnvironmentVariable] = {}
+    for name, value in values.items():
+        result[name] = _variable(name, value, spans.get(name, value.span))
+    for item in added:
+        result[item.name] = _variable(item.name, item.value, item.span)
+    return tuple(result.values())
+
+
+def _variable(name: str, value: Value, span: Span) -> EnvironmentVariable:
+    if value.resolved:
+        return EnvironmentVariable(name, value.text, None, span)
+    unresolved = Unresolved(value.value, value.holes[0].unresolved.reason)
+    return EnvironmentVariable(name, None, unresolved, span)

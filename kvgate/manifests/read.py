@@ -1,0 +1,91 @@
+"""Files -> serve units: which reader takes which document, and what could not be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kvgate.manifests.compose import looks_like_compose, read_compose
+from kvgate.manifests.kubernetes import looks_like_kubernetes, read_kubernetes
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import Reading, ServeUnit, Unread
+from kvgate.source.text import SourceFile
+from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
+
+# A file without any of these starts no vLLM: a patch may lack the word but not the flags.
+_MATTERS: Final = re.compile(
+    r"vllm|--(?:max[-_]model[-_]len|gpu[-_]memory[-_]util|tensor[-_]parallel|kv[-_]cache[-_]dtype|max[-_]num[-_])",
+    re.IGNORECASE,
+)
+_STARTS: Final = re.compile(
+    r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE
+)
+_VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
+
+
+def read_tree(
+    files: Sequence[SourceFile],
+    root: Path | None = None,
+    *,
+    lookup: Callable[[str], SourceFile | None] | None = None,
+) -> Reading:
+    """Read every file of a run.
+
+    Args:
+        files: what was collected, in the order in which units are reported.
+        root: the directory below which files that these name (``.env``, mounted scripts) are looked up.
+        lookup: looks such files up elsewhere (a git snapshot), by path relative to the root.
+    """
+    tree = Tree(files, root, lookup)
+    units: list[ServeUnit] = []
+    unread: list[Unread] = []
+    for file in files:
+        for found in read_file(tree, file):
+            if isinstance(found, ServeUnit):
+                units.append(found)
+            else:
+                unread.append(found)
+    return Reading(tuple(_distinct(units)), tuple(unread))
+
+
+def read_file(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one file."""
+    if not _MATTERS.search(file.text):
+        return
+    if is_go_template(file.text):
+        match = _VLLM.search(file.text)
+        if match:
+            span = file.line_span(file.position(match.start())[0])
+            yield Unread("Helm template: not rendered", span, serves=_STARTS.search(file.text) is not None)
+        return
+    stream = tree.stream(file)
+    yield from _problems(stream)
+    for document in stream.documents:
+        yield from _read_document(tree, file, document)
+
+
+def _read_document(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    if looks_like_kubernetes(document):
+        yield from read_kubernetes(tree, file, document)
+    elif looks_like_compose(document):
+        yield from read_compose(tree, file, document)
+
+
+def _problems(stream: YamlStream) -> Iterator[Unread]:
+    serves = _STARTS.search(stream.file.text) is not None
+    lines: set[int] = set()
+    for problem in stream.problems:
+        if problem.kind != "duplicate-key" and problem.span.line not in lines:
+            lines.add(problem.span.line)
+            yield Unread(problem.message, problem.span, rule="unparsable-manifest", serves=serves)
+
+
+def _distinct(units: list[ServeUnit]) -> Iterator[ServeUnit]:
+    """Units under names of their own: the second of a name is ``name#2``."""
+    seen: dict[str, int] = {}
+    for unit in units:
+        count = seen[unit.id] = seen.get(unit.id, 0) + 1
+        yield unit if count == 1 else replace(unit, id=f"{unit.id}#{count}")

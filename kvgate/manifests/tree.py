@@ -1,0 +1,285 @@
+"""The files of a run as one tree: parsed once, and what one file says about another."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, YamlStream, is_go_template, parse_yaml, scalar_int
+from kvgate.source.yaml_tree import Sequence as YamlSequence
+
+MAX_SIDE_FILE_BYTES: Final = 1_000_000
+
+# What files of the tree say about objects of other files; only these are parsed for it.
+_CONFIG_MAP: Final = re.compile(r"ConfigMap|configMapGenerator")
+_AUTOSCALER: Final = re.compile(r"HorizontalPodAutoscaler|ScaledObject")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """A ConfigMap's text data, or a ConfigMap that kustomize generates."""
+
+    name: str
+    namespace: str | None
+    data: dict[str, Value]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """The lower bound that an autoscaler sets for an object's replicas."""
+
+    kind: str
+    name: str
+    namespace: str | None
+    minimum: int
+    span: Span
+    path: str
+
+
+class Tree:
+    """Files by path, their YAML, and the indexes over them, each built when first asked for.
+
+    Args:
+        files: files of the run.
+        root: directory to which their paths are relative; None when there is none (a snapshot).
+        lookup: reads another file of the same tree by its path; by default below ``root``, never outside.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[SourceFile],
+        root: Path | None = None,
+        lookup: Callable[[str], SourceFile | None] | None = None,
+    ) -> None:
+        self.files = {file.path: file for file in files}
+        self._root = root
+        self._lookup = lookup
+        self._streams: dict[str, YamlStream] = {}
+        self._side: dict[str, SourceFile | None] = {}
+        self._config_maps: list[ConfigMap] | None = None
+        self._autoscalers: list[Autoscaler] | None = None
+
+    def stream(self, file: SourceFile) -> YamlStream:
+        """The YAML of a file."""
+        stream = self._streams.get(file.path)
+        if stream is None or stream.file is not file:
+            stream = self._streams[file.path] = parse_yaml(file)
+        return stream
+
+    def read(self, path: str) -> SourceFile | None:
+        """A file of the tree by its path, of the run or beside it; None when there is none or it is not readable."""
+        path = posixpath.normpath(path)
+        if path in self.files:
+            return self.files[path]
+        if path not in self._side:
+            self._side[path] = self._lookup(path) if self._lookup else self._read(path)
+        return self._side[path]
+
+    def _read(self, path: str) -> SourceFile | None:
+        if self._root is None or path.startswith(("../", "/")) or path == "..":
+            return None
+        try:
+            full = (self._root / path).resolve()
+            if not full.is_relative_to(self._root.resolve()) or not full.is_file():
+                return None
+            if full.stat().st_size > MAX_SIDE_FILE_BYTES:
+                return None
+            return SourceFile.from_bytes(path, full.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    # -- what objects say about each other -------------------------------------------------------------------------
+
+    def config_map(self, name: str, namespace: str | None, path: str) -> ConfigMap | None:
+        """The ConfigMap of a name that is nearest to a file; one that several equally near ones agree on."""
+        if self._config_maps is None:
+            self._config_maps = list(self._all_config_maps())
+        return _nearest(
+            [item for item in self._config_maps if item.name == name and _compatible(item.namespace, namespace)],
+            path,
+            lambda left, right: (
+                {k: v.value for k, v in left.data.items()} == {k: v.value for k, v in right.data.items()}
+            ),
+        )
+
+    def minimum_replicas(self, kind: str, name: str, namespace: str | None, path: str) -> Autoscaler | None:
+        """The autoscaler that targets an object."""
+        if self._autoscalers is None:
+            self._autoscalers = list(self._all_autoscalers())
+        return _nearest(
+            [
+                item
+                for item in self._autoscalers
+                if item.name == name and item.kind == kind and _compatible(item.namespace, namespace)
+            ],
+            path,
+            lambda left, right: left.minimum == right.minimum,
+        )
+
+    def _documents(self, pattern: re.Pattern[str]) -> Iterator[tuple[SourceFile, Node]]:
+        for file in self.files.values():
+            if pattern.search(file.text) and not is_go_template(file.text):
+                for document in self.stream(file).documents:
+                    for item in expand_list(document):
+                        yield file, item
+
+    def _all_config_maps(self) -> Iterator[ConfigMap]:
+        for file, document in self._documents(_CONFIG_MAP):
+            kind = text_at(document, "kind")
+            if kind == "ConfigMap":
+                data = {
+                    entry.key.value: Value(entry.value.text)
+                    for entry in entries_at(document, "data")
+                    if isinstance(entry.value, Scalar)
+                }
+                name = text_at(document, "metadata", "name")
+                if name:
+                    yield ConfigMap(name, text_at(document, "metadata", "namespace"), data, file.path)
+            elif kind == "Kustomization" or (kind is None and node_at(document, "configMapGenerator")):
+                yield from self._generated(file, document)
+
+    def _generated(self, file: SourceFile, document: Node) -> Iterator[ConfigMap]:
+        namespace = text_at(document, "namespace")
+        for item in items_at(document, "configMapGenerator"):
+            name = text_at(item, "name")
+            if not name:
+                continue
+            data: dict[str, Value] = {}
+            for literal in items_at(item, "literals"):
+                if isinstance(literal, Scalar) and "=" in literal.value:
+                    key, _, rest = literal.value.partition("=")
+                    data[key] = Value(literal.text.slice(len(literal.value) - len(rest), len(literal.value)))
+            for entry in items_at(item, "files"):
+                if isinstance(entry, Scalar):
+                    key, _, source = entry.value.rpartition("=")
+                    found = self.read(posixpath.join(posixpath.dirname(file.path), source))
+                    if found is not None:
+                        data[key or posixpath.basename(source)] = Value(Text.of_span(Span(found, 0, len(found.text))))
+            for entry in items_at(item, "envs"):
+                if isinstance(entry, Scalar):
+                    found = self.read(posixpath.join(posixpath.dirname(file.path), entry.value))
+                    if found is not None:
+                        data.update(read_env_file(found))
+            yield ConfigMap(name, text_at(item, "namespace") or namespace, data, file.path)
+
+    def _all_autoscalers(self) -> Iterator[Autoscaler]:
+        for file, document in self._documents(_AUTOSCALER):
+            kind = text_at(document, "kind")
+            if kind not in ("HorizontalPodAutoscaler", "ScaledObject"):
+                continue
+            key = "minReplicas" if kind == "HorizontalPodAutoscaler" else "minReplicaCount"
+            node = node_at(document, "spec", key)
+            minimum = scalar_int(node)
+            if node is None:
+                # HorizontalPodAutoscalerSpec.minReplicas defaults to 1, ScaledObject's minReplicaCount to 0
+                minimum = 1 if key == "minReplicas" else 0
+                node = node_at(document, "spec")
+            name = text_at(document, "spec", "scaleTargetRef", "name")
+            if name and minimum is not None and node is not None:
+                target = text_at(document, "spec", "scaleTargetRef", "kind") or "Deployment"
+                namespace = text_at(document, "metadata", "namespace")
+                yield Autoscaler(target, name, namespace, minimum, node.span, file.path)
+
+
+def _compatible(left: str | None, right: str | None) -> bool:
+    return left is None or right is None or left == right
+
+
+_Item = TypeVar("_Item", ConfigMap, Autoscaler)
+
+
+def _nearest(items: list[_Item], path: str, agree: Callable[[_Item, _Item], bool]) -> _Item | None:
+    if not items:
+        return None
+    ranked = sorted(items, key=lambda item: _distance(item.path, path))
+    best = [item for item in ranked if _distance(item.path, path) == _distance(ranked[0].path, path)]
+    return best[0] if all(agree(item, best[0]) for item in best) else None
+
+
+def _distance(left: str, right: str) -> int:
+    if left == right:
+        return -1
+    here, there = left.split("/")[:-1], right.split("/")[:-1]
+    shared = 0
+    for one, other in zip(here, there, strict=False):
+        if one != other:
+            break
+        shared += 1
+    return len(here) + len(there) - 2 * shared
+
+
+# -- walking -----------------------------------------------------------------------------------------------------------
+
+
+def node_at(node: Node | None, *keys: str) -> Node | None:
+    """The node below a path of keys."""
+    for key in keys:
+        if not isinstance(node, Mapping):
+            return None
+        node = node.get(key)
+    return node
+
+
+def scalar_at(node: Node | None, *keys: str) -> Scalar | None:
+    """The scalar below a path of keys."""
+    found = node_at(node, *keys)
+    return found if isinstance(found, Scalar) else None
+
+
+def text_at(node: Node | None, *keys: str) -> str | None:
+    """The text of the scalar below a path of keys; None when it is missing or empty."""
+    found = scalar_at(node, *keys)
+    return found.value or None if found else None
+
+
+def items_at(node: Node | None, *keys: str) -> list[Node]:
+    """The items of the sequence below a path of keys."""
+    found = node_at(node, *keys)
+    return found.items if isinstance(found, YamlSequence) else []
+
+
+def entries_at(node: Node | None, *keys: str) -> list[Entry]:
+    """The effective entries of the mapping below a path of keys."""
+    found = node_at(node, *keys)
+    return found.items() if isinstance(found, Mapping) else []
+
+
+def expand_list(document: Node) -> Iterator[Node]:
+    """A document, or the objects in it where it is a ``List`` or an OpenShift Template."""
+    kind = text_at(document, "kind") or ""
+    key = "objects" if kind == "Template" else "items" if kind.endswith("List") else None
+    if key and isinstance(node_at(document, key), YamlSequence):
+        for item in items_at(document, key):
+            yield from expand_list(item)
+    else:
+        yield document
+
+
+_ENV_LINE: Final = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)[ \t]*[=:][ \t]*"
+    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>[^']*)'|(?P<plain>[^\r\n]*?))[ \t]*(?:[ \t]#[^\r\n]*)?\r?$",
+    re.MULTILINE,
+)
+
+
+def read_env_file(file: SourceFile) -> dict[str, Value]:
+    """Variables of an ``.env`` file, as Compose reads them: quotes, comments, references to earlier variables."""
+    from kvgate.shell.expand import interpolate
+
+    values: dict[str, Value] = {}
+    for match in _ENV_LINE.finditer(file.text):
+        group = "double" if match["double"] is not None else "single" if match["single"] is not None else "plain"
+        value = Value(Text.of_span(Span(file, match.start(group), match.end(group))))
+        if group == "plain" and value.value.startswith("#"):
+            value = value.slice(0, 0)
+        if group != "single":
+            value = interpolate(value, values)
+        values[match["name"]] = value
+    return values

@@ -1,0 +1,1206 @@
+"""The commands that a shell script runs, with every word expanded as far as the files allow.
+
+tree-sitter-bash finds the structure (lists, pipes, ``if``, functions, here documents), ``kvgate.shell.words`` reads
+the words inside it. Nothing is run. A value that only a running shell knows is a hole with its reason.
+
+A script is read optimistically about things outside the files: ``&&`` goes on, a variable that is set nowhere counts as
+unset where the script says what happens then (``${X:-d}``, ``${X:+..}``), and a script without known arguments has
+none. Branches that cannot be decided are all read, and what they would change afterwards is a hole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from kvgate.shell.expand import unset
+from kvgate.shell.parameters import (
+    RUN_TIME_NAMES,
+    apply_operator,
+    evaluate_arithmetic,
+    matches_pattern,
+    split_operator,
+)
+from kvgate.shell.value import Hole, Value, value_of_word
+from kvgate.shell.words import Fields, closing_bracket, lex
+from kvgate.source.text import Span, Text, Unresolved, Word
+
+MAX_CHARACTERS: Final = 300_000
+MAX_STEPS: Final = 20_000
+MAX_COMMANDS: Final = 400
+MAX_DEPTH: Final = 24
+MAX_ITEMS: Final = 16
+MAX_ITERATIONS: Final = 64
+
+SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+_SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+
+Found = Callable[[str], "Value | None"]
+"""Text of a file by the path that a script uses for it; None when it is not at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A variable that the command's environment gets from the script; it stands at ``span``."""
+
+    name: str
+    value: Value
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command.
+
+    Attributes:
+        words: its words, wrappers (``exec``, ``env A=b``, ``nohup``, ``sudo``, ``timeout 5``) taken off.
+        environment: variables that the script exports to it, in order.
+        conditions: what must hold for it to run, as written; empty when it always runs.
+        span: the command as written.
+    """
+
+    words: tuple[Word, ...]
+    environment: tuple[Assignment, ...]
+    conditions: tuple[str, ...]
+    span: Span
+
+
+class TooLargeError(Exception):
+    """A script beyond the bounds within which it is read."""
+
+
+def commands(
+    text: Text | Value,
+    environment: Mapping[str, Value] | None = None,
+    *,
+    arguments: Sequence[Word] | None = None,
+    find: Found | None = None,
+) -> list[Command]:
+    """Commands of a shell script in the order in which they stand.
+
+    Args:
+        environment: variables that the script starts with.
+        arguments: ``$1``, ``$2``, ...; None when nobody knows them.
+        find: looks up files that the script sources or runs.
+
+    Raises:
+        TooLargeError: the script, or what its variables grow to, is beyond all measure.
+    """
+    reader = _Reader(find)
+    scope = _Scope.of_environment(environment or {}, arguments)
+    reader.script(Value(text) if isinstance(text, Text) else text, scope, ())
+    return reader.result()
+
+
+def commands_of_words(
+    words: Sequence[Word],
+    environment: Mapping[str, Value] | None = None,
+    *,
+    find: Found | None = None,
+) -> list[Command]:
+    """Commands behind an argv that no shell has read: itself, or what the script in ``sh -c SCRIPT`` runs.
+
+    Raises:
+        TooLargeError: see :func:`commands`.
+    """
+    if not words:
+        return []
+    reader = _Reader(find)
+    scope = _Scope.of_environment(environment or {}, None)
+    reader.words(tuple(words), scope, (), (), words[0].span, builtins=False)
+    return reader.result()
+
+
+@dataclass(slots=True)
+class _Scope:
+    variables: dict[str, Value | list[Word]]
+    exported: set[str]
+    touched: dict[str, Span]
+    functions: dict[str, tuple[_Source, Any]]
+    arguments: list[Word] | None
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, Value], arguments: Sequence[Word] | None) -> _Scope:
+        known = None if arguments is None else list(arguments)
+        return cls(dict(environment), set(environment), {}, {}, known)
+
+    def copy(self) -> _Scope:
+        return _Scope(
+            dict(self.variables),
+            set(self.exported),
+            dict(self.touched),
+            dict(self.functions),
+            None if self.arguments is None else list(self.arguments),
+        )
+
+    def assign(self, name: str, value: Value | list[Word], span: Span) -> None:
+        self.variables[name] = value
+        self.touched[name] = span
+
+    def scalar(self, name: str) -> Value | None:
+        value = self.variables.get(name)
+        if isinstance(value, list):
+            return value_of_word(value[0]) if value else None
+        return value
+
+    def environment(self) -> list[Assignment]:
+        result: list[Assignment] = []
+        for name, span in self.touched.items():
+            value = self.variables.get(name)
+            if name in self.exported and isinstance(value, Value):
+                result.append(Assignment(name, value, span))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A script's text, the same text with everything that is not bash made inert, and its tree."""
+
+    value: Value
+    masked: str
+    root: Any = field(compare=False)
+
+    def text(self, node: Any) -> str:
+        return self.masked[node.start_byte : node.end_byte]
+
+    def slice(self, node: Any) -> Value:
+        return self.value.slice(node.start_byte, node.end_byte)
+
+    def span(self, node: Any) -> Span:
+        return self.value.text.slice(node.start_byte, node.end_byte).span
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\[\[.*?\]\]")
+_BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
+
+
+def _source(value: Value) -> _Source:
+    text = value.text.value
+    holes = list(value.holes)
+    for pattern in (_TEMPLATE, _BLANKED):
+        if pattern is _TEMPLATE and "{{" not in text and "{%" not in text and "$[[" not in text:
+            continue
+        for match in pattern.finditer(text):
+            if not any(hole.start < match.end() and hole.end > match.start() for hole in holes):
+                unresolved = Unresolved(match.group(), "a placeholder to be filled in")
+                holes.append(Hole(match.start(), match.end(), unresolved, pattern is _TEMPLATE))
+    if len(holes) != len(value.holes):
+        value = Value(value.text, tuple(sorted(holes, key=lambda hole: hole.start)))
+    masked = value.masked()
+    # one byte per character, so that tree-sitter's offsets are ours; a carriage return is a blank at a line's end
+    masked = masked.replace("\\\r\n", " \\\n").replace("\r", " ")
+    masked = re.sub(r"[^\x00-\x7f]", "x", masked)
+    return _Source(value, masked, _parser().parse(masked.encode("ascii")).root_node)
+
+
+class _Reader:
+    def __init__(self, find: Found | None) -> None:
+        self.find = find
+        self.found: list[Command] = []
+        self.called: set[str] = set()
+        self.steps = 0
+        self.depth = 0
+
+    def result(self) -> list[Command]:
+        """Commands without the repetitions that a loop over the same start makes."""
+        seen: set[tuple[object, ...]] = set()
+        result: list[Command] = []
+        for command in self.found:
+            key = (
+                command.span.start,
+                command.span.path,
+                *(word.value for word in command.words),
+                *((item.name, item.value.value) for item in command.environment),
+            )
+            if key not in seen:
+                seen.add(key)
+                result.append(command)
+        return result
+
+    # -- structure ---------------------------------------------------------------------------------------------
+
+    def script(self, value: Value, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        if len(value.text) > MAX_CHARACTERS:
+            raise TooLargeError(f"a script of {len(value.text):,} characters")
+        if self.depth >= MAX_DEPTH:
+            return
+        self.depth += 1
+        try:
+            source = _source(value)
+            self.nodes(source, source.root.children, scope, conditions)
+            for name, (where, node) in list(scope.functions.items()):
+                if where is source and name not in self.called:
+                    inner = scope.copy()
+                    inner.arguments = None
+                    self.node(where, node, inner, (*conditions, f"{name}() is called"))
+        finally:
+            self.depth -= 1
+
+    def nodes(self, source: _Source, nodes: Iterable[Any], scope: _Scope, conditions: tuple[str, ...]) -> None:
+        for node in nodes:
+            self.node(source, node, scope, conditions)
+
+    def node(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self.steps += 1
+        if self.steps > MAX_STEPS or len(self.found) > MAX_COMMANDS:
+            raise TooLargeError("a script of too many steps")
+        if not node.is_named or self.depth >= MAX_DEPTH:
+            return
+        handler = _HANDLERS.get(node.type)
+        self.depth += 1
+        try:
+            if handler is not None:
+                handler(self, source, node, scope, conditions)
+        finally:
+            self.depth -= 1
+
+    def _children(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self.nodes(source, node.children, scope, conditions)
+
+    def _subshell(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self.nodes(source, node.children, scope.copy(), conditions)
+
+    def _list(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        inner = conditions
+        for child in node.children:
+            if child.type == "||":
+                left = source.value.text.value[node.start_byte : child.start_byte].strip()
+                inner = (*conditions, f"not: {_short(left)}")
+            elif child.is_named:
+                self.node(source, child, scope, inner)
+
+    def _redirected(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        body = node.child_by_field_name("body")
+        extra: list[Any] = []
+        for child in node.children:
+            if child.type == "file_redirect":
+                extra += _destinations(child)[1:]
+            elif child.type == "heredoc_redirect":
+                extra += [inner for inner in child.children if inner.type in _ARGUMENTS]
+        if body is None:
+            return
+        if body.type == "command":
+            self._command(source, body, scope, conditions, extra)
+        else:
+            self.node(source, body, scope, conditions)
+
+    def _if(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        branches: list[tuple[list[Any], list[Any]]] = []
+        otherwise: list[Any] | None = None
+        condition, body = _until_then(node.children)
+        branches.append((condition, [child for child in body if child.type not in ("elif_clause", "else_clause")]))
+        for child in body:
+            if child.type == "elif_clause":
+                branches.append(_until_then(child.children))
+            elif child.type == "else_clause":
+                otherwise = list(child.children)
+        outcomes: list[tuple[_Scope, str]] = []
+        negated: list[str] = []
+        for condition, body in branches:
+            verdict = self._decide(source, condition, scope)
+            written = _short(_written(source, condition))
+            if verdict is False:
+                continue
+            if verdict is True and not outcomes:
+                self.nodes(source, body, scope, conditions)
+                return
+            inner = scope.copy()
+            self.nodes(source, condition, inner, conditions)
+            self.nodes(source, body, inner, (*conditions, *negated, written))
+            outcomes.append((inner, written))
+            negated.append(f"not: {written}")
+            if verdict is True:
+                break
+        else:
+            if not outcomes:
+                self.nodes(source, otherwise or [], scope, conditions)
+                return
+            inner = scope.copy()
+            if otherwise:
+                self.nodes(source, otherwise, inner, (*conditions, *negated))
+            outcomes.append((inner, negated[0]))
+        _merge(scope, outcomes, source.span(node))
+
+    def _case(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        subject_node = node.child_by_field_name("value")
+        subject = self._single(source, subject_node, scope) if subject_node is not None else None
+        outcomes: list[tuple[_Scope, str]] = []
+        exhaustive = False
+        for item in node.children:
+            if item.type != "case_item":
+                continue
+            patterns, body = _case_item(item)
+            written = [source.text(pattern) for pattern in patterns]
+            plain = [re.sub(r"['\"]", "", pattern) for pattern in written]
+            if subject is not None and subject.resolved and not any("$" in pattern for pattern in plain):
+                if any(matches_pattern(subject.value, pattern) for pattern in plain):
+                    self.nodes(source, body, scope, conditions)
+                    return
+                continue
+            inner = scope.copy()
+            name = source.text(subject_node) if subject_node is not None else ""
+            condition = f"{name} is {' or '.join(written)}"
+            self.nodes(source, body, inner, (*conditions, condition))
+            outcomes.append((inner, condition))
+            exhaustive = exhaustive or "*" in plain
+        if outcomes:
+            if not exhaustive:
+                outcomes.append((scope.copy(), "no case applies"))
+            _merge(scope, outcomes, source.span(node))
+
+    def _for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        variable = node.child_by_field_name("variable")
+        body = node.child_by_field_name("body")
+        if body is None:
+            return
+        name = source.text(variable) if variable is not None else ""
+        values = [child for child in node.children if child.type in _ARGUMENTS and child.start_byte > _end(variable)]
+        items: list[Word] = []
+        for word in self._words(source, [child for child in values if child.end_byte <= body.start_byte], scope):
+            items += _range(word)
+        if not values and scope.arguments is not None:
+            items = list(scope.arguments)
+        if items and len(items) <= MAX_ITEMS and all(item.resolved for item in items):
+            for item in items:
+                scope.assign(name, Value(item.text), item.span)
+                self.node(source, body, scope, conditions)
+            return
+        span = source.span(node)
+        inner = scope.copy()
+        inner.assign(name, Value.unknown(Text.at(f"${name}", span), f"{name} runs through a list in a loop"), span)
+        self.node(source, body, inner, conditions)
+        _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
+
+    def _c_for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        body = node.child_by_field_name("body")
+        span = source.span(node)
+        inner = scope.copy()
+        head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
+        for name in set(re.findall(r"([A-Za-z_]\w*)\s*=[^=]", head)):
+            unknown = Value.unknown(Text.at(f"${name}", span), f"{name} counts in a loop", splits=False)
+            inner.assign(name, unknown, span)
+        if body is not None:
+            self.node(source, body, inner, conditions)
+        _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
+
+    def _while(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        condition = [child for child in node.children if child.type != "do_group"]
+        body = [child for child in node.children if child.type == "do_group"]
+        until = node.children[0].type == "until"
+        for _ in range(MAX_ITERATIONS):
+            verdict = self._decide(source, condition, scope)
+            verdict = (not verdict) if until and verdict is not None else verdict
+            if verdict is False:
+                return
+            if verdict is None:
+                break
+            before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
+            self.nodes(source, body, scope, conditions)
+            if before == (scope.variables, scope.arguments):
+                return  # `while true`: one round shows all that it starts
+        inner = scope.copy()
+        written = _short(_written(source, condition))
+        self.nodes(source, condition, inner, conditions)
+        self.nodes(source, body, inner, (*conditions, written))
+        _merge(scope, [(inner, written), (scope.copy(), "")], source.span(node))
+
+    def _function(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        name = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if name is not None and body is not None:
+            scope.functions[source.text(name)] = (source, body)
+
+    # -- assignments -------------------------------------------------------------------------------------------
+
+    def _assignment(
+        self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...], *, into: _Scope | None = None
+    ) -> str | None:
+        target = into or scope
+        name_node = node.child_by_field_name("name")
+        value_node = node.child_by_field_name("value")
+        if name_node is None:
+            return None
+        span = source.span(node)
+        if name_node.type != "variable_name":  # an element of an array
+            name = source.text(name_node).partition("[")[0]
+            target.assign(
+                name, Value.unknown(Text.at(f"${name}", span), "an array whose elements are set one by one"), span
+            )
+            return name
+        name = source.text(name_node)
+        appends = any(child.type == "+=" for child in node.children)
+        if value_node is not None and value_node.type == "array":
+            items = self._words(source, [child for child in value_node.children if child.is_named], scope)
+            if appends:
+                previous = scope.variables.get(name)
+                head = previous if isinstance(previous, list) else [previous.word(quoted=False)] if previous else []
+                items = [*head, *items]
+            target.assign(name, items, span)
+            return name
+        anchor = source.value.text.slice(node.end_byte, node.end_byte)
+        fields = Fields(split=False)
+        if value_node is not None:
+            lex(source.value, value_node.start_byte, node.end_byte, fields, expander=self._expander(scope))
+        value = fields.value(anchor)
+        if appends:
+            previous = scope.variables.get(name)
+            if isinstance(previous, list):
+                target.assign(name, [*previous, value.word()] if value.value else previous, span)
+                return name
+            value = Value.join([previous, value]) if previous is not None else value
+        if len(value.text) > MAX_CHARACTERS:
+            raise TooLargeError(f"{name} grows beyond {MAX_CHARACTERS:,} characters")
+        target.assign(name, value, span)
+        return name
+
+    def _assignments(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self._assignment(source, node, scope, conditions)
+
+    def _declaration(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        keyword = node.children[0].type if node.children else ""
+        options = "".join(source.text(child) for child in node.children if source.text(child).startswith("-"))
+        for child in node.children:
+            name: str | None = None
+            if child.type == "variable_assignment":
+                name = self._assignment(source, child, scope, conditions)
+            elif child.type == "variable_name":
+                name = source.text(child)
+            if name and (keyword == "export" or "x" in options) and "n" not in options:
+                scope.exported.add(name)
+                scope.touched.setdefault(name, source.span(child))
+
+    def _unset(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        for child in node.children:
+            if child.type == "variable_name":
+                scope.variables.pop(source.text(child), None)
+                scope.touched.pop(source.text(child), None)
+
+    # -- simple commands ---------------------------------------------------------------------------------------
+
+    def _simple(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self._command(source, node, scope, conditions, [])
+
+    def _command(
+        self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...], extra: Sequence[Any]
+    ) -> None:
+        own = _Scope({}, set(), {}, {}, None)
+        arguments: list[Any] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                self._assignment(source, child, scope, conditions, into=own)
+            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                arguments += _destinations(child)[1:] if child.type == "file_redirect" else []
+            elif child.is_named or child.type not in ("$", "&", ";"):
+                arguments.append(child)
+        words = tuple(self._words(source, [*arguments, *extra], scope))
+        prefix = [
+            Assignment(name, value, own.touched[name])
+            for name, value in own.variables.items()
+            if isinstance(value, Value)
+        ]
+        if not words:
+            for item in prefix:
+                scope.assign(item.name, item.value, item.span)
+            return
+        self.words(words, scope, prefix, conditions, source.span(node))
+
+    def words(
+        self,
+        words: tuple[Word, ...],
+        scope: _Scope,
+        prefix: Sequence[Assignment],
+        conditions: tuple[str, ...],
+        span: Span,
+        *,
+        builtins: bool = True,
+    ) -> None:
+        """A simple command whose words are known: a builtin, a function, a nested shell, or a program."""
+        prefix = list(prefix)
+        words, added = unwrap(words)
+        prefix += added
+        if not words:
+            return
+        head = words[0].value if words[0].resolved else ""
+        if builtins and self._builtin(head, words, scope, conditions, span):
+            return
+        if head in scope.functions and self.depth < MAX_DEPTH:
+            self._call(head, words[1:], scope, prefix, conditions)
+            return
+        if self._nested(words, scope, prefix, conditions):
+            return
+        environment = scope.environment()
+        names = {item.name for item in prefix}
+        self.found.append(
+            Command(words, (*(item for item in environment if item.name not in names), *prefix), conditions, span)
+        )
+
+    def _call(
+        self,
+        name: str,
+        arguments: tuple[Word, ...],
+        scope: _Scope,
+        prefix: Sequence[Assignment],
+        conditions: tuple[str, ...],
+    ) -> None:
+        self.called.add(name)
+        source, body = scope.functions[name]
+        outer, scope.arguments = scope.arguments, list(arguments)
+        for item in prefix:
+            scope.assign(item.name, item.value, item.span)
+            scope.exported.add(item.name)
+        self.node(source, body, scope, conditions)
+        scope.arguments = outer
+
+    def _builtin(
+        self, head: str, words: tuple[Word, ...], scope: _Scope, conditions: tuple[str, ...], span: Span
+    ) -> bool:
+        if head == "eval":
+            self.script(_joined(words[1:], splits=True), scope, conditions)
+        elif head in ("source", ".") and len(words) > 1:
+            text = self.find(words[1].value) if self.find and words[1].resolved else None
+            if text is not None:
+                self.script(text, scope, conditions)
+        elif head == "set":
+            rest = [word.value for word in words]
+            if "--" in rest:
+                scope.arguments = list(words[rest.index("--") + 1 :])
+        elif head == "shift":
+            count = int(words[1].value) if len(words) > 1 and words[1].value.isdigit() else 1
+            if scope.arguments is not None:
+                scope.arguments = scope.arguments[count:]
+        elif head in ("read", "mapfile", "readarray", "getopts"):
+            for word in words[1:]:
+                if re.fullmatch(r"[A-Za-z_]\w*", word.value):
+                    unknown = Value.unknown(Text.at(f"${word.value}", span), f"{word.value} is read at run time")
+                    scope.assign(word.value, unknown, span)
+        elif head == "let":
+            for word in words[1:]:
+                name = re.match(r"[A-Za-z_]\w*", word.value)
+                if name:
+                    reason = f"{name.group()} is computed at run time"
+                    scope.assign(name.group(), Value.unknown(Text.at(f"${name.group()}", span), reason), span)
+        else:
+            return head in ("trap", "exit", "return", "break", "continue", "alias", "cd", "wait", "true", "false", ":")
+        return True
+
+    def _nested(
+        self,
+        words: tuple[Word, ...],
+        scope: _Scope,
+        prefix: Sequence[Assignment],
+        conditions: tuple[str, ...],
+    ) -> bool:
+        """``sh -c SCRIPT [NAME [ARGUMENT...]]`` or ``sh FILE [ARGUMENT...]``, behind whatever wrapper."""
+        script, rest, text = self._shell_text(words, scope)
+        if text is None or script is None:
+            return False
+        inner = _Scope.of_environment(
+            {
+                name: value
+                for name, value in scope.variables.items()
+                if name in scope.exported and isinstance(value, Value)
+            },
+            rest,
+        )
+        inner.touched = {name: span for name, span in scope.touched.items() if name in scope.exported}
+        for item in prefix:
+            inner.assign(item.name, item.value, item.span)
+            inner.exported.add(item.name)
+        self.script(text, inner, conditions)
+        return True
+
+    def _shell_text(self, words: tuple[Word, ...], scope: _Scope) -> tuple[Word | None, Sequence[Word], Value | None]:
+        for index, word in enumerate(words):
+            if _basename(word) not in SHELLS or (index and words[index - 1].value.startswith("-")):
+                continue
+            at, is_script = index + 1, False
+            if _basename(word) == "busybox":
+                at += 1
+            while at < len(words) and words[at].value[:1] in ("-", "+") and words[at].value not in ("-", "--"):
+                option = words[at].value
+                is_script = is_script or bool(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option))
+                at += 2 if option in _SHELL_OPTIONS_WITH_VALUE or re.fullmatch(r"-[a-z]*o", option) else 1
+            if at < len(words) and words[at].value == "--":
+                at += 1
+            if at >= len(words):
+                return None, (), None
+            if is_script:
+                return words[at], words[at + 2 :], value_of_word(words[at], splits=True)
+            text = self.find(words[at].value) if self.find and words[at].resolved else None
+            return words[at], words[at + 1 :], text
+        head = words[0]
+        if self.find and head.resolved and ("/" in head.value or head.value.endswith(".sh")):
+            text = self.find(head.value)
+            if text is not None and re.match(r"#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b", text.value):
+                return head, words[1:], text
+        return None, (), None
+
+    # -- conditions --------------------------------------------------------------------------------------------
+
+    def _decide(self, source: _Source, condition: Sequence[Any], scope: _Scope) -> bool | None:
+        nodes = [node for node in condition if node.is_named and node.type != "comment"]
+        if len(nodes) != 1:
+            return None
+        return self._holds(source, nodes[0], scope)
+
+    def _holds(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
+        if node.type == "negated_command":
+            inner = [child for child in node.children if child.is_named]
+            verdict = self._holds(source, inner[0], scope) if len(inner) == 1 else None
+            return None if verdict is None else not verdict
+        if node.type == "command":
+            return {"true": True, ":": True, "false": False}.get(source.text(node).strip())
+        if node.type == "list":
+            return self._both(source, node, scope)
+        if node.type in ("test_command", "parenthesized_expression"):
+            inner = [child for child in node.children if child.is_named]
+            if node.type == "test_command" and source.text(node).startswith("(("):
+                return None
+            return self._holds(source, inner[0], scope) if len(inner) == 1 else None
+        if node.type == "unary_expression":
+            return self._holds_unary(source, node, scope)
+        if node.type == "binary_expression":
+            operator = node.child_by_field_name("operator")
+            if operator is None:
+                operator = next((child for child in node.children if not child.is_named), None)
+            written = source.text(operator) if operator is not None else ""
+            if written in ("&&", "||", "-a", "-o"):
+                return self._both(source, node, scope)
+            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+            if left is None or right is None:
+                return None
+            first, second = self._single(source, left, scope), self._single(source, right, scope)
+            if first is None or second is None or not first.resolved or not second.resolved:
+                return None
+            pattern = source.text(node).count("=") > 0 and source.text(right)[:1] not in ("'", '"')
+            return _compare(first.value, written, second.value, pattern=pattern)
+        return None
+
+    def _both(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
+        parts = [child for child in node.children if child.is_named and child.type != "test_operator"]
+        either = any(source.text(child) in ("||", "-o") for child in node.children)
+        verdicts = [self._holds(source, part, scope) for part in parts]
+        if either:
+            return True if True in verdicts else None if None in verdicts else False
+        return False if False in verdicts else None if None in verdicts else True
+
+    def _holds_unary(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
+        operator, operand = node.children[0], node.children[-1]
+        written = source.text(operator)
+        if written == "!":
+            verdict = self._holds(source, operand, scope)
+            return None if verdict is None else not verdict
+        if written not in ("-n", "-z"):
+            return None
+        value = self._single(source, operand, scope)
+        if value is None or (not value.resolved and not value.masked(" ").strip()):
+            return None
+        return bool(value.value) is (written == "-n")
+
+    def _single(self, source: _Source, node: Any, scope: _Scope) -> Value | None:
+        fields = Fields(split=False)
+        lex(source.value, node.start_byte, node.end_byte, fields, expander=self._expander(scope))
+        return fields.value(source.value.text.slice(node.start_byte, node.start_byte))
+
+    # -- words -------------------------------------------------------------------------------------------------
+
+    def _words(self, source: _Source, nodes: Sequence[Any], scope: _Scope) -> list[Word]:
+        fields = Fields()
+        previous = -1
+        for node in nodes:
+            if node.type == "comment":
+                continue
+            if node.start_byte > previous >= 0:
+                fields.end_word()
+            lex(source.value, node.start_byte, node.end_byte, fields, expander=self._expander(scope))
+            previous = node.end_byte
+        return fields.words()
+
+    def _expander(self, scope: _Scope, depth: int = 0) -> Callable[[Value, int, bool, Fields], int]:
+        def expand(value: Value, at: int, quoted: bool, fields: Fields) -> int:
+            return self._dollar(value, at, quoted, fields, scope, depth)
+
+        return expand
+
+    def _dollar(self, value: Value, at: int, quoted: bool, fields: Fields, scope: _Scope, depth: int) -> int:
+        text = value.masked()
+        size = len(text)
+        if text[at] == "`":
+            close = text.find("`", at + 1)
+            return self._substitution(value, at, size if close < 0 else close + 1, quoted, fields)
+        follower = text[at + 1 : at + 2]
+        if follower == "(":
+            close = closing_bracket(text, at + 1, size)
+            if text.startswith("$((", at) and text[close - 1 : close + 1] == "))":
+                self._arithmetic(value, at, close + 1, quoted, fields, scope)
+                return close + 1
+            return self._substitution(value, at, min(close + 1, size), quoted, fields)
+        if follower == "{":
+            close = closing_bracket(text, at + 1, size)
+            if close >= size or depth > MAX_DEPTH:
+                fields.add(Value.unknown(value.text.slice(at, size), "no closing brace"), quoted=quoted)
+                return size
+            self._parameter(value, at, close, quoted, fields, scope, depth)
+            return close + 1
+        if not quoted and follower == "'":
+            close = at + 2
+            while close < size and text[close] != "'":
+                close += 2 if text[close] == "\\" else 1
+            fields.add(Value(_unescaped(value.text, at + 2, min(close, size))), quoted=True)
+            return min(close + 1, size)
+        if not quoted and follower == '"':
+            return at + 1 if depth > MAX_DEPTH else self._skip_dollar(value, at, fields)
+        name = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!\-]").match(text, at + 1)
+        if not name:
+            return at
+        self._variable(value.slice(at, name.end()), name.group(), quoted, fields, scope)
+        return name.end()
+
+    def _skip_dollar(self, value: Value, at: int, fields: Fields) -> int:
+        fields.add(value.slice(at, at), quoted=True)  # $"..." is a string for translators
+        return at + 1
+
+    def _substitution(self, value: Value, at: int, end: int, quoted: bool, fields: Fields) -> int:
+        whole = value.text.slice(at, end)
+        fields.add(Value.unknown(whole, f"{_short(whole.value)} is known at run time only"), quoted=quoted)
+        return end
+
+    def _arithmetic(self, value: Value, at: int, end: int, quoted: bool, fields: Fields, scope: _Scope) -> None:
+        whole = value.text.slice(at, end)
+        result = evaluate_arithmetic(value.value[at + 3 : end - 2], scope.scalar)
+        if isinstance(result, int):
+            fields.add(Value(Text.at(str(result), whole.span)), quoted=True)
+        else:
+            fields.add(Value.unknown(whole, result, splits=False), quoted=quoted)
+
+    def _variable(self, use: Value, name: str, quoted: bool, fields: Fields, scope: _Scope) -> None:
+        if name in ("@", "*"):
+            self._arguments(use, name, quoted, fields, scope)
+            return
+        known = self._lookup(name, use, scope)
+        if known is not None:
+            fields.add_expanded(known, use.span, quoted=quoted)
+            return
+        fields.add(Value.unknown(use.text, _why_unknown(name)), quoted=quoted)
+
+    def _lookup(self, name: str, use: Value, scope: _Scope) -> Value | None:
+        if name == "#":
+            return Value(Text.at(str(len(scope.arguments or ())), use.span))
+        if name.isdigit():
+            if scope.arguments is None or name == "0":
+                return None
+            index = int(name) - 1
+            return (
+                value_of_word(scope.arguments[index]) if index < len(scope.arguments) else Value(Text.at("", use.span))
+            )
+        return scope.scalar(name)
+
+    def _arguments(self, use: Value, name: str, quoted: bool, fields: Fields, scope: _Scope) -> None:
+        if scope.arguments is None:
+            reason = "arguments that the script is given when it is started"
+            fields.add(Value.unknown(use.text, reason), quoted=False)
+            return
+        self._elements(scope.arguments, joined=quoted and name == "*", quoted=quoted, fields=fields, use=use.span)
+
+    def _elements(self, words: Sequence[Word], *, joined: bool, quoted: bool, fields: Fields, use: Span) -> None:
+        if joined:
+            fields.add_expanded(_joined(words), use, quoted=True)
+            return
+        for number, word in enumerate(words):
+            if number:
+                fields.end_word()
+            value = value_of_word(word)
+            if quoted or not word.resolved:
+                fields.add(value, quoted=not word.splits)
+            else:
+                fields.add_expanded(value, word.span, quoted=False)
+
+    def _parameter(
+        self, value: Value, start: int, close: int, quoted: bool, fields: Fields, scope: _Scope, depth: int
+    ) -> None:
+        use = value.slice(start, close + 1)
+        inside = value.masked()[start + 2 : close]
+        parts = split_operator(inside)
+        if parts is None:
+            fields.add(Value.unknown(use.text, f"{use.value} is not understood"), quoted=quoted)
+            return
+        name, subscript, operator, rest_at = parts
+        rest = value.slice(start + 2 + rest_at, close)
+        if operator == "length":
+            self._length(use, name, subscript, fields, scope)
+            return
+        stored = scope.variables.get(name)
+        if name in ("@", "*") or (subscript in ("@", "*") and isinstance(stored, list)):
+            words = scope.arguments if name in ("@", "*") else stored
+            if operator in ("-", ":-", "+", ":+") and words is not None and not isinstance(words, Value):
+                present = bool(words)
+                if present != operator.endswith("+"):
+                    self._elements(words if present else [], joined=False, quoted=quoted, fields=fields, use=use.span)
+                else:
+                    self._alternative(rest if present or operator.endswith("-") else None, quoted, fields, scope, depth)
+                return
+            if isinstance(words, list) and not operator:
+                joined = quoted and "*" in (name, subscript)
+                self._elements(words, joined=joined, quoted=quoted, fields=fields, use=use.span)
+                return
+            if name in ("@", "*"):
+                reason = "arguments that the script is given when it is started"
+            else:
+                reason = f"{use.value} is not followed"
+            fields.add(Value.unknown(use.text, reason), quoted=False)
+            return
+        known = self._lookup(name, use, scope)
+        if isinstance(stored, list) and subscript.isdigit():
+            known = value_of_word(stored[int(subscript)]) if int(subscript) < len(stored) else None
+        elif subscript and subscript not in ("@", "*", "0"):
+            known = None
+        if operator and operator[-1] in "-=+?" and operator in _CONDITIONAL:
+            present = known is not None and (operator[0] != ":" or known.value != "")
+            if operator[-1] == "+":
+                self._alternative(rest if present else None, quoted, fields, scope, depth)
+            elif present and known is not None:
+                fields.add_expanded(known, use.span, quoted=quoted)
+            elif operator[-1] == "?":
+                fields.add(Value.unknown(use.text, _why_unknown(name)), quoted=quoted)
+            else:
+                if operator[-1] == "=":
+                    inner = Fields(split=False)
+                    lex(rest, 0, len(rest.text), inner, quoted=quoted, expander=self._expander(scope, depth + 1))
+                    scope.assign(name, inner.value(rest.text), use.span)
+                self._alternative(rest, quoted, fields, scope, depth)
+            return
+        if known is None:
+            fields.add(Value.unknown(use.text, _why_unknown(name)), quoted=quoted)
+            return
+        if not operator:
+            fields.add_expanded(known, use.span, quoted=quoted)
+            return
+        operand = Fields(split=False)
+        lex(rest, 0, len(rest.text), operand, quoted=False, expander=self._expander(scope, depth + 1))
+        argument = operand.value(rest.text)
+        changed = (
+            apply_operator(known.value, operator, argument.value) if known.resolved and argument.resolved else None
+        )
+        if changed is None:
+            fields.add(Value.unknown(use.text, f"{use.value} is not computed here"), quoted=quoted)
+        else:
+            fields.add_expanded(Value(Text.at(changed, use.span)), use.span, quoted=quoted)
+
+    def _alternative(self, rest: Value | None, quoted: bool, fields: Fields, scope: _Scope, depth: int) -> None:
+        if rest is not None:
+            lex(rest, 0, len(rest.text), fields, quoted=quoted, expander=self._expander(scope, depth + 1))
+
+    def _length(self, use: Value, name: str, subscript: str, fields: Fields, scope: _Scope) -> None:
+        stored = scope.variables.get(name)
+        if name in ("@", "*"):
+            count: int | None = len(scope.arguments or ())
+        elif subscript in ("@", "*") and isinstance(stored, list):
+            count = len(stored) if all(not word.splits for word in stored) else None
+        else:
+            scalar = scope.scalar(name)
+            count = len(scalar.value) if scalar is not None and scalar.resolved else None
+        if count is None:
+            fields.add(Value.unknown(use.text, _why_unknown(name)), quoted=True)
+        else:
+            fields.add(Value(Text.at(str(count), use.span)), quoted=True)
+
+
+_CONDITIONAL: Final = frozenset({"-", ":-", "=", ":=", "+", ":+", "?", ":?"})
+
+
+def _why_unknown(name: str) -> str:
+    if name.isdigit():
+        return f"argument {name} of the script"
+    if name in RUN_TIME_NAMES or not (name[0].isalpha() or name[0] == "_"):
+        return f"${name} is known at run time only"
+    return unset(name)
+
+
+def _basename(word: Word) -> str:
+    return word.value.rpartition("/")[2] if word.resolved else ""
+
+
+def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
+    parts: list[Value] = []
+    for number, word in enumerate(words):
+        if number:
+            parts.append(Value(Text.at(" ", word.text.slice(0, 0).span)))
+        parts.append(value_of_word(word, splits=splits))
+    if not parts:
+        return Value(Text("", ()))
+    return Value.join(parts)
+
+
+def _short(text: str, limit: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _end(node: Any) -> int:
+    return node.end_byte if node is not None else -1
+
+
+def _written(source: _Source, nodes: Sequence[Any]) -> str:
+    named = [node for node in nodes if node.is_named]
+    return source.value.value[named[0].start_byte : named[-1].end_byte] if named else ""
+
+
+def _until_then(children: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    for index, child in enumerate(children):
+        if child.type == "then":
+            return list(children[1:index]), list(children[index + 1 :])
+    return [], list(children)
+
+
+def _destinations(redirect: Any) -> list[Any]:
+    return [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
+
+
+def _case_item(item: Any) -> tuple[list[Any], list[Any]]:
+    patterns: list[Any] = []
+    for index, child in enumerate(item.children):
+        if child.type == ")":
+            return patterns, list(item.children[index + 1 :])
+        if child.is_named:
+            patterns.append(child)
+    return patterns, []
+
+
+def _range(word: Word) -> Iterator[Word]:
+    match = re.fullmatch(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}", word.value)
+    span = word.span
+    if not match:
+        match = re.fullmatch(r"\$\(seq (?:(\d{1,6}) )?(\d{1,6})\)", word.value)
+    if not match:
+        yield word
+        return
+    first, last = int(match.group(1) or 1), int(match.group(2))
+    step = 1 if last >= first else -1
+    if abs(last - first) >= MAX_ITEMS:
+        yield Word(word.text, (Unresolved(word.value, "a long range"),))
+        return
+    for number in range(first, last + step, step):
+        yield Word(Text.at(str(number), span))
+
+
+def _compare(left: str, operator: str, right: str, *, pattern: bool) -> bool | None:
+    if operator in ("=", "=="):
+        return matches_pattern(left, right) if pattern else left == right
+    if operator == "!=":
+        return not (matches_pattern(left, right) if pattern else left == right)
+    numeric = _NUMERIC.get(operator)
+    if numeric and re.fullmatch(r"[+-]?\d{1,18}", left) and re.fullmatch(r"[+-]?\d{1,18}", right):
+        return numeric(int(left), int(right))
+    return None
+
+
+_NUMERIC: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "-eq": lambda left, right: left == right,
+    "-ne": lambda left, right: left != right,
+    "-gt": lambda left, right: left > right,
+    "-ge": lambda left, right: left >= right,
+    "-lt": lambda left, right: left < right,
+    "-le": lambda left, right: left <= right,
+}
+
+
+def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span) -> None:
+    """Bring branches together: what all of them agree on stays, what only some add becomes a hole."""
+    for other, _ in outcomes:
+        scope.functions.update(other.functions)
+        scope.exported |= other.exported
+    names = {name for other, _ in outcomes for name in other.touched}
+    for name in names:
+        before = scope.variables.get(name)
+        values = [(other.variables.get(name), why) for other, why in outcomes]
+        first = values[0][0]
+        if all(_same(value, first) for value, _ in values):
+            if first is not None:
+                scope.assign(name, first, outcomes[0][0].touched.get(name, span))
+            continue
+        why = next((why for value, why in values if not _same(value, before) and why), "a condition holds")
+        scope.assign(name, _either(name, before, [value for value, _ in values], why, span), span)
+
+
+def _same(left: Value | list[Word] | None, right: Value | list[Word] | None) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return [word.value for word in left] == [word.value for word in right]
+    if isinstance(left, Value) and isinstance(right, Value):
+        return left.value == right.value and left.holes == right.holes
+    return left is None and right is None
+
+
+def _either(
+    name: str,
+    before: Value | list[Word] | None,
+    values: Sequence[Value | list[Word] | None],
+    why: str,
+    span: Span,
+) -> Value | list[Word]:
+    reason = f"only if {why}"
+    if isinstance(before, list) and all(
+        isinstance(value, list) and _same(value[: len(before)], before) for value in values
+    ):
+        added: list[Word] = []
+        for value in values:
+            assert isinstance(value, list)
+            if len(value) > len(before):
+                extra = _joined(value[len(before) :])
+                added.append(Word(extra.text, (Unresolved(extra.value, reason),), splits=True))
+        return [*before, *added]
+    if isinstance(before, Value) and all(
+        isinstance(value, Value) and value.value.startswith(before.value) for value in values
+    ):
+        parts = [before]
+        for value in values:
+            assert isinstance(value, Value)
+            extra_value = value.slice(len(before.text), len(value.text))
+            body = extra_value.value
+            lead = len(body) - len(body.lstrip())
+            if body.strip():
+                parts.append(Value(extra_value.text.slice(0, lead)))
+                parts.append(Value.unknown(extra_value.text.slice(lead, len(body)), reason))
+        return Value.join(parts)
+    return Value.unknown(Text.at(f"${name}", span), f"{name} depends on a condition ({why})")
+
+
+def _unescaped(text: Text, start: int, end: int) -> Text:
+    """The inside of ``$'...'``."""
+    simple = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
+    parts: list[Text] = [text.slice(start, start)]
+    at = start
+    raw = text.value
+    while at < end:
+        slash = raw.find("\\", at, end)
+        if slash < 0 or slash + 1 >= end:
+            parts.append(text.slice(at, end))
+            break
+        parts.append(text.slice(at, slash))
+        code = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([0-7]{1,3})|(.)", re.DOTALL).match(
+            raw, slash + 1, end
+        )
+        assert code is not None
+        hexadecimal, octal, plain = code.group(1) or code.group(2), code.group(3), code.group(4)
+        if plain:
+            char = simple.get(plain, "\\" + plain)
+        else:
+            char = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF)
+        parts.append(Text.at(char, text.slice(slash, code.end()).span))
+        at = code.end()
+    return Text.join(parts)
+
+
+_ARGUMENTS: Final = frozenset(
+    {
+        "word",
+        "string",
+        "raw_string",
+        "ansi_c_string",
+        "translated_string",
+        "number",
+        "concatenation",
+        "simple_expansion",
+        "expansion",
+        "arithmetic_expansion",
+        "command_substitution",
+        "process_substitution",
+        "brace_expression",
+        "command_name",
+    }
+)
+
+_Handler = Callable[[_Reader, _Source, Any, _Scope, tuple[str, ...]], None]
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    "program": _Reader._children,
+    "compound_statement": _Reader._children,
+    "do_group": _Reader._children,
+    "pipeline": _Reader._children,
+    "negated_command": _Reader._children,
+    "variable_assignments": _Reader._children,
+    "ERROR": _Reader._children,
+    "subshell": _Reader._subshell,
+    "list": _Reader._list,
+    "redirected_statement": _Reader._redirected,
+    "if_statement": _Reader._if,
+    "case_statement": _Reader._case,
+    "for_statement": _Reader._for,
+    "select_statement": _Reader._for,
+    "c_style_for_statement": _Reader._c_for,
+    "while_statement": _Reader._while,
+    "function_definition": _Reader._function,
+    "variable_assignment": _Reader._assignments,
+    "declaration_command": _Reader._declaration,
+    "unset_command": _Reader._unset,
+    "command": _Reader._simple,
+}
+
+
+# -- wrappers --------------------------------------------------------------------------------------------------------
+
+# Programs that run the rest of their words: options that take a value of their own, and how many words of their own
+# stand before the command.
+_WRAPPERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
+    "exec": (frozenset({"-a"}), 0),
+    "command": (frozenset(), 0),
+    "builtin": (frozenset(), 0),
+    "nohup": (frozenset(), 0),
+    "setsid": (frozenset(), 0),
+    "time": (frozenset({"-f", "-o"}), 0),
+    "sudo": (frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-D", "-R", "-T", "-U"}), 0),
+    "doas": (frozenset({"-u", "-C"}), 0),
+    "nice": (frozenset({"-n"}), 0),
+    "ionice": (frozenset({"-c", "-n", "-p"}), 0),
+    "chrt": (frozenset({"-p"}), 1),
+    "timeout": (frozenset({"-k", "-s"}), 1),
+    "stdbuf": (frozenset({"-i", "-o", "-e"}), 0),
+    "taskset": (frozenset(), 1),
+    "numactl": (frozenset({"-N", "-m", "-C", "-i", "-p"}), 0),
+    "unbuffer": (frozenset(), 0),
+    "catchsegv": (frozenset(), 0),
+    "tini": (frozenset({"-p"}), 0),
+    "dumb-init": (frozenset(), 0),
+    "gosu": (frozenset(), 1),
+    "su-exec": (frozenset(), 1),
+    "env": (frozenset({"-u", "-C", "--unset", "--chdir"}), 0),
+}
+_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+
+
+def unwrap(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Assignment]]:
+    """A command without the wrappers around it, and the variables that ``env`` (or ``sudo``) sets for it."""
+    added: list[Assignment] = []
+    while words:
+        name = _basename(words[0])
+        wrapper = _WRAPPERS.get(name)
+        if wrapper is None:
+            break
+        with_value, own = wrapper
+        at = 1
+        while at < len(words) and words[at].value.startswith("-") and len(words[at].value) > 1:
+            option = words[at].value
+            at += 1
+            if option == "--":
+                break
+            if option in with_value:
+                at += 1
+        if name in ("env", "sudo"):
+            while at < len(words):
+                match = _VARIABLE.match(words[at].value)
+                if not match:
+                    break
+                value = value_of_word(words[at]).slice(match.end(), len(words[at].text))
+                added.append(Assignment(match.group(1), value, words[at].span))
+                at += 1
+        words = words[at + own :]
+    return words, added

@@ -1,0 +1,108 @@
+"""A value that may hold stretches which the files do not determine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvgate.source.text import Span, Text, Unresolved, Word
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Characters ``[start, end)`` of a value, as written, that stand for something unknown.
+
+    ``splits``: the unknown could be several words, or none, where it stands unquoted.
+    """
+
+    start: int
+    end: int
+    unresolved: Unresolved
+    splits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A text with its holes, in order and apart from each other."""
+
+    text: Text
+    holes: tuple[Hole, ...] = ()
+
+    @classmethod
+    def unknown(cls, text: Text, reason: str, *, written: str | None = None, splits: bool = True) -> Value:
+        """A value of which only the place is known; ``text`` (or ``written``, standing there) is what is written."""
+        if written is not None:
+            text = Text.at(written, text.span)
+        unresolved = Unresolved(text.value, reason)
+        return cls(text, (Hole(0, len(text), unresolved, splits),))
+
+    @classmethod
+    def join(cls, parts: Iterable[Value]) -> Value:
+        parts = list(parts)
+        holes: list[Hole] = []
+        at = 0
+        for part in parts:
+            holes += [Hole(hole.start + at, hole.end + at, hole.unresolved, hole.splits) for hole in part.holes]
+            at += len(part.text)
+        return cls(Text.join(part.text for part in parts), tuple(holes))
+
+    @property
+    def value(self) -> str:
+        return self.text.value
+
+    @property
+    def resolved(self) -> bool:
+        return not self.holes
+
+    @property
+    def span(self) -> Span:
+        return self.text.span
+
+    def slice(self, start: int, end: int) -> Value:
+        """Characters ``[start, end)``; a hole that is cut stays a hole."""
+        holes = tuple(
+            Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.unresolved, hole.splits)
+            for hole in self.holes
+            if hole.start < end and hole.end > start
+        )
+        return Value(self.text.slice(start, end), holes)
+
+    def at(self, span: Span) -> Value:
+        """The same value, all of it written at ``span``."""
+        return Value(Text.at(self.text.value, span), self.holes)
+
+    def masked(self, fill: str = "x") -> str:
+        """The text with every character of a hole replaced, for looking at what surrounds the holes."""
+        value = self.text.value
+        if not self.holes:
+            return value
+        parts: list[str] = []
+        at = 0
+        for hole in self.holes:
+            parts += [value[at : hole.start], fill * (hole.end - hole.start)]
+            at = hole.end
+        return "".join([*parts, value[at:]])
+
+    def word(self, *, quoted: bool = True) -> Word:
+        """The whole value as one word."""
+        return Word(
+            self.text,
+            tuple(hole.unresolved for hole in self.holes),
+            splits=not quoted and any(hole.splits for hole in self.holes),
+        )
+
+
+def value_of_word(word: Word, *, splits: bool | None = None) -> Value:
+    """A word as a value, its unresolved parts as holes; ``splits`` overrides whether those may be several words."""
+    splits = word.splits if splits is None else splits
+    if word.resolved:
+        return Value(word.text)
+    holes: list[Hole] = []
+    at = 0
+    for unresolved in word.unresolved:
+        start = word.value.find(unresolved.text, at) if unresolved.text else -1
+        if start < 0:
+            return Value(word.text, (Hole(0, len(word.text), unresolved, splits),))
+        at = start + len(unresolved.text)
+        holes.append(Hole(start, at, unresolved, splits))
+    return Value(word.text, tuple(holes))
