@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from kvgate.source.text import Piece, SourceFile, Span, Text
@@ -33,17 +34,21 @@ _GO_TEMPLATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar. ``span`` covers what is written, quotes or block indicator included."""
+    """A scalar. ``span`` covers what is written, quotes or block indicator included.
+
+    ``mapped`` is the text of a scalar inside a document that itself stands in a scalar.
+    """
 
     span: Span
     value: str
     style: str = ""
     alias: Span | None = None
+    mapped: Text | None = None
 
     @property
     def text(self) -> Text:
         """The value with the place of each of its characters."""
-        return _text_of(self)
+        return self.mapped or _text_of(self)
 
     @property
     def plain(self) -> bool:
@@ -157,20 +162,66 @@ def parse_yaml(file: SourceFile) -> YamlStream:
     try:
         documents = _parse(file, text, 0, problems)
         return YamlStream(file, documents, problems)
-    except _Refused:
+    except _RefusedError:
         problems.clear()
     documents = []
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
     bounds = [0, *[at for at in starts if at > 0], len(text)]
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         found: list[YamlProblem] = []
         try:
             documents += _parse(file, text[start:end], start, found)
-        except _Refused as refused:
+        except _RefusedError as refused:
             found = []
             documents += _repaired(file, text[start:end], start, found, refused)
         problems += found
     return YamlStream(file, documents, problems)
+
+
+def parse_embedded(text: Text) -> YamlStream:
+    """Read YAML that stands inside another text (a ConfigMap's entry, a patch); its nodes lie in the outer file.
+
+    Never raises for what the text holds.
+    """
+    inner = parse_yaml(SourceFile(text.span.path, text.value))
+    outer = text.span.file
+    return YamlStream(
+        outer,
+        [_outward(document, text) for document in inner.documents],
+        [replace(problem, span=_outer_span(problem.span, text)) for problem in inner.problems],
+    )
+
+
+def _outer_span(span: Span, text: Text) -> Span:
+    return text.slice(span.start, span.end).span
+
+
+def _outward(node: Node, text: Text) -> Node:
+    span = _outer_span(node.span, text)
+    alias = None if node.alias is None else _outer_span(node.alias, text)
+    if isinstance(node, Scalar):
+        parts = [
+            text.slice(piece.span.start, piece.span.end)
+            if piece.exact
+            else Text.at(node.value[at : at + piece.length], _outer_span(piece.span, text))
+            for at, piece in _positions(node.text)
+        ]
+        return Scalar(span, node.value, node.style, alias, Text.join(parts))
+    if isinstance(node, Sequence):
+        return Sequence(span, [_outward(item, text) for item in node.items], alias)
+    entries: list[Entry] = []
+    for entry in node.entries:
+        key = _outward(entry.key, text)
+        assert isinstance(key, Scalar)
+        entries.append(Entry(key, _outward(entry.value, text)))
+    return Mapping(span, entries, alias)
+
+
+def _positions(text: Text) -> Iterator[tuple[int, Piece]]:
+    at = 0
+    for piece in text.pieces:
+        yield at, piece
+        at += piece.length
 
 
 def _neutral(text: str) -> str:
@@ -180,7 +231,7 @@ def _neutral(text: str) -> str:
     return _PLACEHOLDER.sub(lambda match: "__" + match.group()[2:-2] + "__", text)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     def __init__(self, message: str, start: int, kind: Literal["syntax", "depth"] = "syntax") -> None:
         super().__init__(message)
         self.message = message
@@ -198,15 +249,15 @@ def _parse(file: SourceFile, text: str, base: int, problems: list[YamlProblem]) 
     except yaml.reader.ReaderError as error:
         # a reader error carries no line: its position counts characters already read
         at = _first_unacceptable(text, error.position)
-        raise _Refused(f"character {text[at : at + 1]!r} is not allowed in YAML", at) from None
+        raise _RefusedError(f"character {text[at : at + 1]!r} is not allowed in YAML", at) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "not YAML"
         if error.context and error.problem:
             message = f"{error.context}: {error.problem}"
-        raise _Refused(message, min(mark.index if mark else 0, len(text))) from None
+        raise _RefusedError(message, min(mark.index if mark else 0, len(text))) from None
     except RecursionError:
-        raise _Refused("nested too deeply", 0, "depth") from None
+        raise _RefusedError("nested too deeply", 0, "depth") from None
     problems += found
     return documents
 
@@ -216,37 +267,39 @@ def _first_unacceptable(text: str, fallback: int) -> int:
     return match.start() if match else min(fallback, max(len(text) - 1, 0))
 
 
-def _repaired(file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _Refused) -> list[Node]:
+def _repaired(
+    file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _RefusedError
+) -> list[Node]:
     """Read a broken document with the refused lines set aside."""
     separators = [match.start() for match in _INDENTED_SEPARATOR.finditer(text)]
     if separators:
         bounds = [0, *separators, len(text)]
         problems.append(YamlProblem("syntax", refused.message, file.line_span(file.position(base + refused.start)[0])))
         documents: list[Node] = []
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             part = text[start:end]
             if start:
                 part = re.sub(r"^[ \t]+---", lambda match: " " * len(match.group()), part)
             try:
                 documents += _parse(file, part, base + start, [])
-            except _Refused as inner:
+            except _RefusedError as inner:
                 documents += _without_bad_lines(file, part, base + start, problems, inner)
         return documents
     return _without_bad_lines(file, text, base, problems, refused)
 
 
 def _without_bad_lines(
-    file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _Refused
+    file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _RefusedError
 ) -> list[Node]:
     problems.append(YamlProblem(refused.kind, refused.message, _problem_span(file, base + refused.start)))
     if refused.kind == "depth" or len(text) > MAX_REPAIRED_CHARACTERS:
         return []
     for _ in range(MAX_REPAIRS):
-        best: tuple[int, str, _Refused] | None = None
+        best: tuple[int, str, _RefusedError] | None = None
         for candidate in _repairs(text, refused.start):
             try:
                 return _parse(file, candidate, base, [])
-            except _Refused as error:
+            except _RefusedError as error:
                 if best is None or error.start > best[0]:
                     best = (error.start, candidate, error)
         if best is None:
@@ -297,46 +350,52 @@ class _Builder:
     """Nodes from events."""
 
     def __init__(self, file: SourceFile, base: int, length: int, problems: list[YamlProblem], altered: bool) -> None:
+        import yaml
+
         self.file = file
         self.base = base
         self.length = length
         self.problems = problems
         self.altered = altered
         self.anchors: dict[str, Node | None] = {}
+        self.scalar_event: type[Any] = yaml.ScalarEvent
+        self.alias_event: type[Any] = yaml.AliasEvent
+        self.mapping_start: type[Any] = yaml.MappingStartEvent
+        self.mapping_end: type[Any] = yaml.MappingEndEvent
+        self.sequence_end: type[Any] = yaml.SequenceEndEvent
+        self.document_start: type[Any] = yaml.DocumentStartEvent
+        self.document_end: type[Any] = yaml.DocumentEndEvent
 
     def documents(self, events: Iterator[Any]) -> list[Node]:
-        import yaml
-
         roots: list[Node] = []
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if type(event) is self.document_start:
                 self.anchors = {}
                 first = next(events)
-                if not isinstance(first, yaml.DocumentEndEvent):
+                if type(first) is not self.document_end:
                     roots.append(self.node(first, events, 0))
         return roots
 
     def span(self, start: int, end: int) -> Span:
-        return Span(self.file, self.base + min(start, self.length), self.base + min(end, self.length))
+        # the marks of a text without final line end may lie beyond it
+        length = self.length
+        return Span(self.file, self.base + min(start, length), self.base + min(end, length))
 
     def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
-        import yaml
-
+        kind = type(event)
+        if kind is self.scalar_event and event.anchor is None:
+            return self.scalar(event)
         if depth > MAX_DEPTH:
-            raise _Refused("nested too deeply", event.start_mark.index, "depth")
-        if isinstance(event, yaml.AliasEvent):
-            target = self.anchors.get(event.anchor)
-            if target is None:
-                known = "a parent of itself" if event.anchor in self.anchors else "not defined"
-                raise _Refused(f"alias {event.anchor!r} is {known}", event.start_mark.index)
-            return replace(target, alias=self.span(event.start_mark.index, event.end_mark.index))
+            raise _RefusedError("nested too deeply", event.start_mark.index, "depth")
+        if kind is self.alias_event:
+            return self.aliased(event)
         anchor = event.anchor
         if anchor is not None:
             self.anchors[anchor] = None
         node: Node
-        if isinstance(event, yaml.ScalarEvent):
+        if kind is self.scalar_event:
             node = self.scalar(event)
-        elif isinstance(event, yaml.MappingStartEvent):
+        elif kind is self.mapping_start:
             node = self.mapping(event, events, depth)
         else:
             node = self.sequence(event, events, depth)
@@ -344,13 +403,20 @@ class _Builder:
             self.anchors[anchor] = node
         return node
 
+    def aliased(self, event: Any) -> Node:
+        target = self.anchors.get(event.anchor)
+        if target is None:
+            known = "a parent of itself" if event.anchor in self.anchors else "not defined"
+            raise _RefusedError(f"alias {event.anchor!r} is {known}", event.start_mark.index)
+        return replace(target, alias=self.span(event.start_mark.index, event.end_mark.index))
+
     def scalar(self, event: Any) -> Scalar:
-        start, end = event.start_mark.index, event.end_mark.index
-        span = self.span(start, end)
-        style = event.style or ""
-        if style in "|>" and style:
-            span = _trimmed(span)
-        if style == "" and span.start == span.end:
+        span = self.span(event.start_mark.index, event.end_mark.index)
+        style: str = event.style or ""
+        if style in ("|", ">"):
+            # the end mark is where the next token begins
+            span = Span(span.file, span.start, span.start + len(span.text.rstrip()))
+        elif span.start == span.end:
             return Scalar(span, "", "")
         if event.anchor is not None or event.tag is not None:
             span = _without_properties(span, style)
@@ -360,49 +426,50 @@ class _Builder:
         return scalar
 
     def mapping(self, event: Any, events: Iterator[Any], depth: int) -> Mapping:
-        import yaml
-
         entries: list[Entry] = []
         seen: dict[str, Span] = {}
-        end = event.end_mark.index
+        last: Node | None = None
+        closing: Any = event
         for inner in events:
-            if isinstance(inner, yaml.MappingEndEvent):
-                end = inner.end_mark.index
+            if type(inner) is self.mapping_end:
+                closing = inner
                 break
             key = self.node(inner, events, depth + 1)
-            value = self.node(next(events), events, depth + 1)
+            last = value = self.node(next(events), events, depth + 1)
             if not isinstance(key, Scalar):
                 key = Scalar(key.span, key.span.text, "?")
-            if key.value in seen and not _is_merge(key):
-                first = seen[key.value]
+            name = key.value
+            first = seen.get(name)
+            if first is None:
+                seen[name] = key.span
+            elif not _is_merge(key):
                 self.problems.append(
-                    YamlProblem("duplicate-key", f'key "{key.value}" stands already in line {first.line}', key.span)
+                    YamlProblem("duplicate-key", f'key "{name}" stands already in line {first.line}', key.span)
                 )
-            seen.setdefault(key.value, key.span)
             entries.append(Entry(key, value))
-        return Mapping(_trimmed(self.span(event.start_mark.index, end)), entries)
+        return Mapping(self.collection_span(event, closing, last), entries)
 
     def sequence(self, event: Any, events: Iterator[Any], depth: int) -> Sequence:
-        import yaml
-
         items: list[Node] = []
-        end = event.end_mark.index
+        closing: Any = event
         for inner in events:
-            if isinstance(inner, yaml.SequenceEndEvent):
-                end = inner.end_mark.index
+            if type(inner) is self.sequence_end:
+                closing = inner
                 break
             items.append(self.node(inner, events, depth + 1))
-        return Sequence(_trimmed(self.span(event.start_mark.index, end)), items)
+        return Sequence(self.collection_span(event, closing, items[-1] if items else None), items)
 
-
-def _trimmed(span: Span) -> Span:
-    """Block nodes end where the next token begins; give them back their own last line."""
-    text = span.text
-    body = text.rstrip()
-    # comments that follow a block collection belong to what comes next
-    while "\n" in body and body.rpartition("\n")[2].lstrip().startswith("#"):
-        body = body.rpartition("\n")[0].rstrip()
-    return Span(span.file, span.start, span.start + len(body)) if body else Span(span.file, span.start, span.start)
+    def collection_span(self, opening: Any, closing: Any, last: Node | None) -> Span:
+        """A flow collection ends with its bracket; a block collection, whose end mark is the next token, with its last
+        node."""
+        start = opening.start_mark.index
+        if opening.anchor is not None or opening.tag is not None:
+            span = _without_properties(self.span(start, closing.end_mark.index), "")
+            start = span.start - self.base
+        if opening.flow_style or last is None:
+            return self.span(start, closing.end_mark.index)
+        end = (last.alias or last.span).end
+        return Span(self.file, self.base + min(start, self.length), max(end, self.base + min(start, self.length)))
 
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
@@ -461,12 +528,18 @@ def _align(scalar: Scalar, value: str) -> Text:
     index, size = 0, len(value)
     while index < size:
         if at >= end:
-            if style in ("|", ">") and value[index:].strip("\n") == "":
+            if style in ("|", ">") and value[index:].strip() == "":
                 emit(value[index:], end, end, False)  # the final line end lies beyond the trimmed span
                 index = size
                 break
             return Text.at(value, span)
         char, raw = value[index], source[at]
+        if raw == char and raw != "\n":
+            run = _run(source, at, end, value, index, style)
+            if run:
+                emit(value[index : index + run], at, at + run, True)
+                index, at = index + run, at + run
+                continue
         if raw in "\r\n":
             stop = at
             breaks = 0
@@ -488,9 +561,7 @@ def _align(scalar: Scalar, value: str) -> Text:
             count = 0
             while index + count < size and value[index + count] == "\n":
                 count += 1
-            if style == "|":
-                take = min(count, breaks)
-            elif count:
+            if style == "|" or count:
                 take = min(count, breaks)
             elif char == " ":
                 take = 1
@@ -528,6 +599,20 @@ def _align(scalar: Scalar, value: str) -> Text:
     if not pieces:
         pieces = [Piece(0, Span(span.file, at, at), False)]
     return Text("".join(out), tuple(pieces))
+
+
+_RUN_ENDS: Final = {
+    '"': re.compile(r"[\\\r\n]"),
+    "'": re.compile(r"['\r\n]"),
+}
+_LINE_END: Final = re.compile(r"[\r\n]")
+
+
+def _run(source: str, at: int, end: int, value: str, index: int, style: str) -> int:
+    """How many characters from here to the next one that may be written otherwise stand one for one."""
+    match = _RUN_ENDS.get(style, _LINE_END).search(source, at, end)
+    run = min((match.start() if match else end) - at, len(value) - index)
+    return run if source.startswith(value[index : index + run], at) else 0
 
 
 def _block_indent(source: str, header: int, start: int, end: int) -> int:
