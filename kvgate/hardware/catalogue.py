@@ -157,6 +157,7 @@ def _index() -> Mapping[str, tuple[str, ...]]:
             words = _words(alias)
             stem = _strip_vendor("".join(words))
             index.setdefault(stem, {})[raw["name"]] = None
+            index.setdefault(_strip_vendor(_letters(alias)), {})[raw["name"]] = None
             if (gb := raw.get("gb")) and not any(_is_gigabytes(word) for word in words):
                 for suffix in (f"{gb}gb", f"{gb}g", f"{gb}gib"):
                     index.setdefault(stem + suffix, {})[raw["name"]] = None
@@ -167,7 +168,7 @@ def _index() -> Mapping[str, tuple[str, ...]]:
 def _exact_index() -> Mapping[str, tuple[str, ...]]:
     """Names that mean one entry only as a whole, vendor words included (``nvidia-tesla-a100``)."""
     return {
-        re.sub(r"[^a-z0-9]+", "", alias.lower()): (raw["name"],)
+        _letters(alias): (raw["name"],)
         for raw in read_table("gpus.json")["gpus"]
         for alias in raw.get("exact_aliases", ())
     }
@@ -176,6 +177,10 @@ def _exact_index() -> Mapping[str, tuple[str, ...]]:
 def _words(name: str) -> list[str]:
     lowered = re.sub(r"\((?:r|tm)\)|[®™]", " ", name.lower())
     return [word for word in re.split(r"[^a-z0-9]+", lowered) if word and word not in _NOISE_WORDS]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 
 def _is_gigabytes(word: str) -> bool:
@@ -194,13 +199,13 @@ def _strip_vendor(joined: str) -> str:
 
 def _names(name: str) -> tuple[str, ...]:
     """Entries that a single product name stands for."""
-    if found := _exact_index().get(re.sub(r"[^a-z0-9]+", "", name.lower())):
+    if found := _exact_index().get(_letters(name)):
         return found
     index = _index()
     words = _words(name)
-    joined = _strip_vendor("".join(words))
-    if found := index.get(joined):
-        return found
+    for joined in ("".join(words), _letters(name)):
+        if found := index.get(_strip_vendor(joined)):
+            return found
     # "A100 80GB PCIe", "H100 PCIe 80GB": the figure may stand anywhere, and must agree with the product's.
     figures = [word for word in words if _is_gigabytes(word)]
     if not figures and words and words[-1].isdigit():  # "A100-80"
@@ -297,7 +302,7 @@ def _slice(parent: Gpu, profile: str, printed: tuple[float, float] | None) -> Gp
         middle = (low + high) // 2
     else:
         # The prints at hand lie 0 to 0.75 GiB below the slice's share of the parent's total, eighths relatively most.
-        eighths = read_table("mig.json")["eighths"][profile]
+        eighths = mig_eighths(parent.name, profile)
         assert parent.memory_low is not None
         assert parent.memory_high is not None
         high = parent.memory_high * eighths // 8
@@ -311,6 +316,16 @@ def _slice(parent: Gpu, profile: str, printed: tuple[float, float] | None) -> Gp
         memory_high=high,
         basis="declared",
     )
+
+
+def mig_eighths(parent: str, profile: str) -> int:
+    """The share of its parent's memory that a slice has, in eighths: by the figures of the profiles' names."""
+    whole = max(_profile_gb(name) for name in read_table("mig.json")["parents"][parent])
+    return round(8 * _profile_gb(profile) / whole)
+
+
+def _profile_gb(profile: str) -> int:
+    return int(profile.partition(".")[2].removesuffix("gb"))
 
 
 def _union_of_slices(slices: tuple[Gpu, ...], holders: list[str], profile: str, shown: str) -> GpuMatch:

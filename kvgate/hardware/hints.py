@@ -182,7 +182,9 @@ def _read(hint: GpuHint) -> _Evidence | None:
     if says is None:
         last = re.sub(r"[-_.]", "", hint.key.rpartition("/")[2].lower())
         says, generic = labels["generic"].get(last), True
-    if says is None or hint.operator in {"Exists", "DoesNotExist"}:
+    if says is None or not hint.values or hint.operator in {"Exists", "DoesNotExist"}:
+        return None
+    if hint.operator in {"Gt", "Lt"} and says not in {"memory_mib", "memory_gb"}:
         return None
     return _READERS[says](hint, generic)
 
