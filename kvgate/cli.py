@@ -110,9 +110,10 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     """Lint and predict the vLLM servers in PATHS (default: the current folder)."""
     from kvgate import app
 
-    report = app.check_paths(paths or (Path(),), _check_options(options))
+    named = paths or (Path(),)
+    report = app.check_paths(named, _check_options(options))
     if options["write_baseline"]:
-        _words(app.write_baseline(report, _check_options(options)), options)
+        _words(app.write_baseline(report, named, _check_options(options)), options)
     _write(report, options)
     sys.exit(_exit_code(report, options))
 
@@ -165,10 +166,10 @@ def _emit(text: str, target: Path | None) -> None:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
         return
+    from kvgate.app import write_whole
+
     try:
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
+        write_whole(target, text)
     except OSError as error:
         raise click.UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
 
@@ -229,21 +230,17 @@ def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
     for position, name in enumerate(options["formats"] or ("text",)):
         outputs = options["outputs"]
         target = outputs[position] if position < len(outputs) else None
-        text = app.render_prediction(
-            prediction, name, color=target is None and _color(options), verbose=options["verbose"], width=_width()
-        )
-        _emit(text, target)
+        _emit(app.render_prediction(prediction, name, verbose=options["verbose"]), target)
     sys.exit(ExitCode.CLEAN)
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("rule")
-@click.option("--no-color", is_flag=True, help="No colours.")
-def explain(rule: str, no_color: bool) -> None:
+def explain(rule: str) -> None:
     """Print the documentation of RULE: why, what does not fire, how to mend it."""
     from kvgate import app
 
-    _emit(app.explain_rule(rule, color=_color({"no_color": no_color}), width=_width()), None)
+    _emit(app.explain_rule(rule), None)
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)
@@ -253,7 +250,7 @@ def rules(format_: str, facts: bool) -> None:
     """List the rules, or the facts they are written over."""
     from kvgate import app
 
-    _emit(app.list_facts(format_) if facts else app.list_rules(format_, width=_width()), None)
+    _emit(app.list_facts(format_) if facts else app.list_rules(format_), None)
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)

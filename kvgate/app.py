@@ -1,0 +1,505 @@
+"""The pipeline of each command as a function. No printing, no exiting, no reading of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvgate.errors import KvgateError
+from kvgate.source.text import words_of_command_line
+
+if TYPE_CHECKING:
+    from kvgate.capacity.prediction import Basis, Prediction, Workload
+    from kvgate.config import Config
+    from kvgate.findings.finding import Unchecked
+    from kvgate.findings.report import Report
+    from kvgate.manifests.collect import Collection
+    from kvgate.manifests.unit import Reading
+    from kvgate.models.model import Model
+    from kvgate.plan import ServingPlan
+
+
+class InputError(KvgateError):
+    """What was asked for cannot be done: a path that does not exist, a model that is not known."""
+
+
+def predict(
+    model: str | Path | Mapping[str, Any],
+    args: Sequence[str] = (),
+    *,
+    gpu: str | None = None,
+    gpu_memory_bytes: int | None = None,
+    vllm_version: str | None = None,
+    env: Mapping[str, str] | None = None,
+    weight_bytes: int | None = None,
+    workload: Workload | None = None,
+) -> Prediction:
+    """Predict one vLLM server.
+
+    Args:
+        model: a Hub id, a directory, a config.json, or a parsed config.json.
+        args: engine arguments as for ``vllm serve``, without the model.
+        gpu: name of the GPU by the catalogue's aliases, or ``cpu`` for vLLM's CPU backend; None is unknown.
+        gpu_memory_bytes: total memory of one GPU as torch reports it, in bytes; wins over the catalogue's figure.
+        vllm_version: release; None assumes the newest one known.
+        env: environment variables of the server.
+        weight_bytes: bytes of the weights on one GPU; None computes them.
+        workload: the load over all replicas.
+
+    Raises:
+        KvgateError: the model cannot be found or read. A flag that the release lacks, an unknown GPU or an unknown
+            architecture raise nothing: ``reasons`` says so, and what depends on them is unknown.
+    """
+    return _predict(
+        _find_model(model, Path(), online=False, environ={}),
+        args,
+        gpu=gpu,
+        gpu_memory_bytes=gpu_memory_bytes,
+        vllm_version=vllm_version,
+        env=env or {},
+        weight_bytes=weight_bytes,
+        workload=workload,
+    )
+
+
+def _find_model(
+    model: str | Path | Mapping[str, Any],
+    root: Path,
+    *,
+    online: bool,
+    environ: Mapping[str, str],
+    mapping: Mapping[str, str] | None = None,
+) -> Model:
+    from kvgate.models.resolve import ModelError, find_model, load_model, model_from_mapping
+
+    try:
+        if isinstance(model, Mapping):
+            return model_from_mapping(model)
+        if isinstance(model, Path) or Path(model).exists():
+            return load_model(model)
+        lookup = find_model(model, root=root, online=online, environ=environ, mapping=mapping or {})
+    except (ModelError, OSError) as error:
+        raise InputError(str(error)) from None
+    if lookup.model is None:
+        raise InputError(lookup.reason or f'model "{model}" is not known')
+    return lookup.model
+
+
+def _predict(
+    model: Model,
+    args: Sequence[str],
+    *,
+    gpu: str | None,
+    gpu_memory_bytes: int | None,
+    vllm_version: str | None,
+    env: Mapping[str, str],
+    weight_bytes: int | None,
+    workload: Workload | None,
+    kv_cache_tokens: int | None = None,
+) -> Prediction:
+    from kvgate.capacity.predict import predict_capacity
+    from kvgate.engine.arguments import parse_arguments
+    from kvgate.engine.releases import newest_release
+    from kvgate.hardware.catalogue import explain_gpu, find_gpu
+
+    parsed = parse_arguments(words_of_command_line(args), vllm_version or newest_release(), positional_model=False)
+    found = find_gpu(gpu) if gpu else None
+    basis: Basis = "declared" if found or gpu_memory_bytes else "unknown"
+    prediction = predict_capacity(
+        model,
+        {dest: argument.value for dest, argument in parsed.arguments.items()},
+        version=vllm_version or newest_release(),
+        version_basis="declared" if vllm_version else "assumed",
+        gpu=found,
+        gpu_memory_bytes=gpu_memory_bytes,
+        gpu_basis=basis,
+        env=env,
+        workload=workload,
+        weight_bytes=weight_bytes,
+        kv_cache_tokens=kv_cache_tokens,
+    )
+    reasons = [problem.message for problem in parsed.problems if problem.refused]
+    if gpu and found is None:
+        reasons.append(explain_gpu(gpu))
+    return replace(prediction, reasons=(*reasons, *prediction.reasons)) if reasons else prediction
+
+
+def predict_command(
+    model: str, args: Sequence[str], options: Mapping[str, Any], environ: Mapping[str, str]
+) -> Prediction:
+    """``kvgate predict``: the model from the tree, the cache, a card or (online) the Hub; kvgate.yaml's values where
+    no option says otherwise.
+
+    Raises:
+        KvgateError: see :func:`predict`; also an unusable kvgate.yaml.
+    """
+    from kvgate.capacity.prediction import Workload
+    from kvgate.hardware.catalogue import explain_gpu, find_gpu
+
+    config = load_configuration(options["config"], Path())
+    gpu = options["gpu"] or config.gpu
+    if options["gpu"] and find_gpu(gpu) is None:
+        raise InputError(explain_gpu(gpu))
+    prompt_tokens = options["prompt_tokens"]
+    if prompt_tokens is not None and options["shared_prefix_tokens"] > prompt_tokens:
+        raise InputError(
+            f"--shared-prefix-tokens {options['shared_prefix_tokens']} is more than --prompt-tokens {prompt_tokens}, of "
+            "which it is a part"
+        )
+    workload = None
+    if prompt_tokens is not None or options["peak_concurrency"] is not None:
+        workload = Workload(
+            prompt_tokens, options["output_tokens"], options["shared_prefix_tokens"], options["peak_concurrency"]
+        )
+    online = config.online if options["online"] is None else options["online"]
+    return _predict(
+        _find_model(model, config.root, online=online, environ=environ, mapping=config.models),
+        args,
+        gpu=gpu,
+        gpu_memory_bytes=options["gpu_memory_bytes"],
+        vllm_version=options["vllm_version"] or config.vllm_version,
+        env={},
+        weight_bytes=options["weight_bytes"],
+        workload=workload,
+        kv_cache_tokens=options["kv_cache_tokens"],
+    )
+
+
+def load_configuration(path: Path | None, start: Path) -> Config:
+    """The kvgate.yaml at ``path``, else the one found from ``start`` upwards, else the defaults.
+
+    Raises:
+        KvgateError: it cannot be read or says something unknown.
+    """
+    from kvgate.config import Config, find_config, load_config
+
+    found = path or find_config(start.resolve())
+    if found is None:
+        return Config(root=tree_root(start))
+    return load_config(found)
+
+
+def tree_root(start: Path) -> Path:
+    """The root of the git working tree that holds ``start``, else the folder itself."""
+    folder = start.resolve()
+    folder = folder if folder.is_dir() else folder.parent
+    for candidate in (folder, *folder.parents):
+        if (candidate / ".git").exists():
+            return candidate
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What ``kvgate check`` was asked for beyond the paths.
+
+    Attributes:
+        config: the kvgate.yaml to use; None finds one.
+        gpu, vllm_version: win over what the files say of any unit.
+        online: whether the Hub may be asked; None leaves it to kvgate.yaml.
+        select, ignore: rule ids and families.
+        profile: None leaves it to kvgate.yaml.
+        baseline: file of accepted findings; None leaves it to kvgate.yaml.
+        ignore_baseline: report accepted findings too (they are about to be written anew).
+        environ: where the Hub's cache and token are looked up.
+    """
+
+    config: Path | None = None
+    gpu: str | None = None
+    vllm_version: str | None = None
+    online: bool | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    preview: bool = False
+    profile: str | None = None
+    baseline: Path | None = None
+    ignore_baseline: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(
+    paths: str | Path | Sequence[str | Path], *, config: str | Path | None = None, online: bool | None = None
+) -> Report:
+    """Lint and predict the vLLM servers in files and directories.
+
+    Args:
+        paths: one or several files or directories.
+        config: a kvgate.yaml; None finds one from the first path upwards.
+        online: whether the Hugging Face Hub may be asked for models that are not at hand; None leaves it to
+            kvgate.yaml.
+
+    Raises:
+        KvgateError: a path does not exist, kvgate.yaml or a rule file is wrong.
+    """
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    options = CheckOptions(config=Path(config) if config else None, online=online)
+    return check_paths([Path(path) for path in several], options)
+
+
+def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
+    """The pipeline of ``kvgate check``.
+
+    Paths in the report are relative to the folder of kvgate.yaml, or to the current one where there is none.
+
+    Raises:
+        KvgateError: see :func:`check`.
+    """
+    from kvgate import __version__
+    from kvgate.findings.finding import Unchecked
+    from kvgate.findings.report import Report
+    from kvgate.ruleset.load import load_rules
+    from kvgate.ruleset.run import Selection, judge
+    from kvgate.ruleset.units import unit_report
+
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+    config = _configuration_of_run(paths, options)
+    collection, reading = _read(paths, config)
+    plans = _plans(reading, config, options)
+    rules = load_rules(config.root)
+    selection = Selection(
+        select=options.select,
+        ignore=options.ignore,
+        preview=options.preview,
+        profile=options.profile or config.profile,
+        config=config.rules,
+    )
+    predicted = [(plan, plan.predict()) for plan in plans]
+    judgement = judge(rules, selection, predicted, reading.unread, collection.files)
+    unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
+    unchecked += [
+        Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
+    ]
+    unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
+    findings, accepted = judgement.findings, 0
+    if not options.ignore_baseline:
+        findings, accepted = _without_accepted(findings, config, options)
+    return Report(
+        units=tuple(unit_report(plan, prediction) for plan, prediction in predicted),
+        findings=findings,
+        unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
+        errors=judgement.errors,
+        suppressed=judgement.suppressed + accepted,
+        version=__version__,
+        rules=judgement.rules,
+    )
+
+
+def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Config:
+    """kvgate.yaml of the current folder for paths inside it, of the first path otherwise."""
+    from kvgate.config import Config, find_config, load_config
+
+    here = Path.cwd()
+    first = paths[0].resolve()
+    start = here if first.is_relative_to(here) else first
+    found = options.config or find_config(start)
+    return load_config(found) if found else Config(root=here)
+
+
+def _read(paths: Sequence[Path], config: Config) -> tuple[Collection, Reading]:
+    from kvgate.manifests.collect import collect
+    from kvgate.manifests.read import read_tree
+
+    collection = collect(paths, config.root, exclude=config.exclude)
+    return collection, read_tree(collection.files, config.root)
+
+
+def _plans(reading: Reading, config: Config, options: CheckOptions) -> list[ServingPlan]:
+    from kvgate.plan import ModelContext, PlanOverrides, make_plan
+
+    if options.gpu:
+        from kvgate.hardware.catalogue import explain_gpu, find_gpu
+
+        if find_gpu(options.gpu) is None:
+            raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
+    overrides = PlanOverrides(vllm_version=_release(options.vllm_version), gpu=options.gpu)
+    online = config.online if options.online is None else options.online
+    context = ModelContext(root=config.root, online=online, environ=options.environ)
+    return [make_plan(unit, config, overrides, context) for unit in reading.units]
+
+
+def _release(text: str | None) -> str | None:
+    """A release as people write it (``v0.11.2``).
+
+    Raises:
+        InputError: it is no release.
+    """
+    if text is None:
+        return None
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise InputError(f'--vllm-version: a release such as 0.11.2 expected, got "{text}"') from None
+    return text.removeprefix("v")
+
+
+def _baseline_file(config: Config, options: CheckOptions) -> Path | None:
+    if options.baseline is not None:
+        return options.baseline
+    return config.root / config.baseline if config.baseline else None
+
+
+def _without_accepted(findings: Any, config: Config, options: CheckOptions) -> tuple[Any, int]:
+    from kvgate.findings.baseline import BaselineError, apply_baseline, read_baseline
+
+    file = _baseline_file(config, options)
+    # a baseline that kvgate.yaml names may not have been written yet; one that was asked for must be there
+    if file is None or (options.baseline is None and not file.exists()):
+        return findings, 0
+    try:
+        return apply_baseline(findings, read_baseline(file.read_text(encoding="utf-8")))
+    except (BaselineError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from None
+
+
+def write_baseline(report: Report, paths: Sequence[Path], options: CheckOptions) -> str:
+    """Accept what a report found: write the baseline file, and say so.
+
+    Raises:
+        InputError: no file is named, or it cannot be written.
+    """
+    from kvgate.findings.baseline import write_baseline as text_of
+
+    file = _baseline_file(_configuration_of_run(paths, options), options)
+    if file is None:
+        raise InputError("--write-baseline: no file is named (--baseline FILE, or baseline: in kvgate.yaml)")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text_of(report.findings))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
+    return f"{file}: {len(report.findings)} findings accepted"
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file in one go: a reader sees the old or the new content, never a part.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def fails(report: Report, fail_on: str, *, strict: bool) -> bool:
+    """Whether the exit code is 1: findings at or above a severity; with ``strict`` also what could not be judged."""
+    from kvgate.findings.finding import Severity
+
+    if strict:
+        unknown = any(_is_unknown(unit.prediction) for unit in report.units)
+        if not report.units or report.unchecked or unknown:
+            return True
+    if fail_on == "never":
+        return False
+    floor = Severity(fail_on).rank
+    return any(finding.severity.rank >= floor for finding in report.findings)
+
+
+def _is_unknown(prediction: Any) -> bool:
+    return prediction is None or prediction.kv_cache.num_gpu_blocks is None
+
+
+def render_report(report: Report, form: str, *, color: bool, verbose: bool, quiet: bool, width: int) -> str:
+    """A report in one of the formats."""
+    from kvgate.report.render import render_report as render
+
+    return render(report, form, color=color, verbose=verbose, quiet=quiet, width=width)
+
+
+def summary_sentence(report: Report) -> str:
+    """The closing sentence for stderr."""
+    from kvgate.report.text import summary_sentence as sentence
+
+    return sentence(report)
+
+
+def render_prediction(prediction: Prediction, form: str, *, verbose: bool) -> str:
+    """A prediction as text or JSON.
+
+    Raises:
+        InputError: predictions have no such format.
+    """
+    if form == "json":
+        import json
+
+        return json.dumps(prediction.as_dict(), indent=2, ensure_ascii=False) + "\n"
+    if form == "text":
+        from kvgate.report.waterfall import render_prediction as render
+
+        return render(prediction, verbose=verbose)
+    raise InputError(f"predict prints text or json, not {form}")
+
+
+def lock_models(
+    paths: Sequence[Path], *, config: Path | None, online: bool | None, environ: Mapping[str, str]
+) -> tuple[list[str], bool]:
+    """``kvgate lock``: one line per model, and whether all could be locked.
+
+    Raises:
+        KvgateError: see :func:`check`.
+    """
+    from kvgate.models.lock import lock_model
+    from kvgate.models.resolve import ModelError
+
+    options = CheckOptions(config=config, online=online, environ=environ)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+    configuration = _configuration_of_run(paths, options)
+    _, reading = _read(paths, configuration)
+    asked = configuration.online if online is None else online
+    lines: list[str] = []
+    complete = True
+    plans = _plans(reading, configuration, replace(options, online=False))
+    for reference in sorted({plan.model_reference for plan in plans if plan.model_reference}):
+        try:
+            locked = lock_model(
+                reference, configuration.root, mapping=configuration.models, online=asked, environ=environ
+            )
+        except ModelError as error:
+            lines.append(f"{reference}: {error}")
+            complete = False
+        else:
+            lines.append(f"{reference}: {locked}")
+    return lines or ["no unit names a model"], complete
+
+
+def explain_rule(rule_id: str) -> str:
+    """The documentation of a rule.
+
+    Raises:
+        InputError: there is no such rule.
+    """
+    from kvgate.ruleset.documents import render_explain
+    from kvgate.ruleset.load import load_rules
+
+    rule = load_rules(tree_root(Path())).find(rule_id)
+    if rule is None:
+        raise InputError(f'there is no rule "{rule_id}"; `kvgate rules` lists them')
+    return render_explain(rule)
+
+
+def list_rules(form: str) -> str:
+    """All rules as text, JSON or a Markdown table."""
+    from kvgate.ruleset.documents import render_rules
+    from kvgate.ruleset.load import load_rules
+
+    return render_rules(load_rules(tree_root(Path())), form)
+
+
+def list_facts(form: str) -> str:
+    """The facts that conditions are written over, with their types."""
+    from kvgate.ruleset.documents import render_facts
+
+    return render_facts(form)
