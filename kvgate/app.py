@@ -13,7 +13,6 @@ from kvgate.source.text import words_of_command_line
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config
-    from kvgate.findings.finding import Unchecked
     from kvgate.findings.report import Report
     from kvgate.manifests.collect import Collection
     from kvgate.manifests.unit import Reading
@@ -145,8 +144,8 @@ def predict_command(
     prompt_tokens = options["prompt_tokens"]
     if prompt_tokens is not None and options["shared_prefix_tokens"] > prompt_tokens:
         raise InputError(
-            f"--shared-prefix-tokens {options['shared_prefix_tokens']} is more than --prompt-tokens {prompt_tokens}, of "
-            "which it is a part"
+            f"--shared-prefix-tokens {options['shared_prefix_tokens']} is more than --prompt-tokens {prompt_tokens}, "
+            "of which it is a part"
         )
     workload = None
     if prompt_tokens is not None or options["peak_concurrency"] is not None:
