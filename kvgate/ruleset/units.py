@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvgate.engine.arguments import as_json
 from kvgate.engine.secrets import MASK, is_secret, mask_secrets
 from kvgate.findings.report import UnitReport, ValueOrigin, WhatIf
-from kvgate.ruleset.case import Case, sustained_at
+from kvgate.ruleset.case import RESOLVED_NAMES, Case, sustained_at
 from kvgate.ruleset.certainty import Bound
 from kvgate.source.text import Unresolved
 
@@ -40,7 +40,7 @@ def unit_report(plan: ServingPlan, prediction: Prediction | None) -> UnitReport:
         vllm_version=plan.version,
         args={dest: mask_secrets(value) for dest, value in plan.parsed.as_args().items()},
         env=dict(_environment(plan)),
-        gpu=_gpu(case) if gpu_known else None,
+        gpu=_gpu(case),
         replicas=plan.replicas,
         prediction=prediction,
         span=unit.span,
@@ -81,14 +81,18 @@ def _environment(plan: ServingPlan) -> Iterator[tuple[str, Any]]:
             yield variable.name, MASK if is_secret(variable.name) and variable.value.value else variable.value.value
 
 
-def _gpu(case: Case) -> dict[str, Any]:
+def _gpu(case: Case) -> dict[str, Any] | None:
+    """What is known of the server's GPUs; how many there are is often stated where their name is not."""
     plan = case.plan
     memory = plan.gpu_memory_bytes
     if memory is None and plan.gpu is not None:
         memory = plan.gpu.memory_bytes
+    count = plan.gpu_count if plan.gpu_count is not None else case.local_gpus
+    if plan.gpu is None and memory is None and count is None:
+        return None
     return {
         "name": plan.gpu.name if plan.gpu is not None else None,
-        "count": plan.gpu_count if plan.gpu_count is not None else case.local_gpus,
+        "count": count,
         "memory_bytes": memory,
         "basis": plan.gpu_basis,
     }
@@ -125,7 +129,8 @@ def _origins(case: Case) -> Iterator[ValueOrigin]:
             words = f"{words} ({origin.words})"
         yield ValueOrigin(name, _shown(name, value), words)
     if case.prediction is not None:
-        for name, value in case.prediction.resolved.items():
+        for name, computed in RESOLVED_NAMES.items():
+            value = case.prediction.resolved.get(computed)
             if name not in seen and value is not None:
                 yield ValueOrigin(name, _shown(name, value), f"default of vLLM {plan.version}, or derived")
 
