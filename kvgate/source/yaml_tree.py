@@ -74,37 +74,42 @@ class Mapping:
         entry = self.entry(key)
         return entry.value if entry else None
 
-    def entry(self, key: str, _depth: int = 0) -> Entry | None:
+    def entry(self, key: str) -> Entry | None:
+        """The entry that :meth:`get` looks at."""
+        return self._find(key, set())
+
+    def _find(self, key: str, seen: set[int]) -> Entry | None:
         for entry in reversed(self.entries):
             if entry.key.value == key and not _is_merge(entry.key):
                 return entry
-        if _depth < MAX_DEPTH:
-            for entry in self.entries:
-                if _is_merge(entry.key):
-                    for base in _merged(entry.value):
-                        found = base.entry(key, _depth + 1)
-                        if found:
-                            return found
+        seen.add(id(self.entries))  # a base that is merged over and over says nothing new
+        for entry in self.entries:
+            if _is_merge(entry.key):
+                for base in _merged(entry.value):
+                    found = None if id(base.entries) in seen else base._find(key, seen)
+                    if found:
+                        return found
         return None
 
     def items(self) -> list[Entry]:
         """Effective entries: merge keys resolved, later duplicates winning, in order of first appearance."""
         found: dict[str, Entry] = {}
-        self._collect(found, 0)
+        self._collect(found, set())
         return list(found.values())
 
-    def _collect(self, found: dict[str, Entry], depth: int) -> None:
+    def _collect(self, found: dict[str, Entry], seen: set[int]) -> None:
         own: dict[str, Entry] = {}
         for entry in self.entries:
             if not _is_merge(entry.key):
                 own[entry.key.value] = entry
         for key, entry in own.items():
             found.setdefault(key, entry)
-        if depth < MAX_DEPTH:
-            for entry in self.entries:
-                if _is_merge(entry.key):
-                    for base in _merged(entry.value):
-                        base._collect(found, depth + 1)
+        seen.add(id(self.entries))
+        for entry in self.entries:
+            if _is_merge(entry.key):
+                for base in _merged(entry.value):
+                    if id(base.entries) not in seen:
+                        base._collect(found, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,9 @@ def parse_yaml(file: SourceFile) -> YamlStream:
             documents += _parse(file, text[start:end], start, found)
         except _RefusedError as refused:
             found = []
-            documents += _repaired(file, text[start:end], start, found, refused)
+            repaired = _repaired(file, text[start:end], start, found, refused)
+            # what is left of a document may be nothing
+            documents += [node for node in repaired if not (isinstance(node, Scalar) and node.value == "")]
         problems += found
     return YamlStream(file, documents, problems)
 
@@ -187,7 +194,7 @@ def parse_embedded(text: Text) -> YamlStream:
     outer = text.span.file
     return YamlStream(
         outer,
-        [_outward(document, text) for document in inner.documents],
+        [_outward(document, text, {}) for document in inner.documents],
         [replace(problem, span=_outer_span(problem.span, text)) for problem in inner.problems],
     )
 
@@ -196,7 +203,7 @@ def _outer_span(span: Span, text: Text) -> Span:
     return text.slice(span.start, span.end).span
 
 
-def _outward(node: Node, text: Text) -> Node:
+def _outward(node: Node, text: Text, shared: dict[int, list[Any]]) -> Node:
     span = _outer_span(node.span, text)
     alias = None if node.alias is None else _outer_span(node.alias, text)
     if isinstance(node, Scalar):
@@ -208,12 +215,17 @@ def _outward(node: Node, text: Text) -> Node:
         ]
         return Scalar(span, node.value, node.style, alias, Text.join(parts))
     if isinstance(node, Sequence):
-        return Sequence(span, [_outward(item, text) for item in node.items], alias)
-    entries: list[Entry] = []
-    for entry in node.entries:
-        key = _outward(entry.key, text)
-        assert isinstance(key, Scalar)
-        entries.append(Entry(key, _outward(entry.value, text)))
+        items = shared.get(id(node.items))
+        if items is None:  # aliases share their target's content
+            items = shared[id(node.items)] = [_outward(item, text, shared) for item in node.items]
+        return Sequence(span, items, alias)
+    entries = shared.get(id(node.entries))
+    if entries is None:
+        entries = shared[id(node.entries)] = []
+        for entry in node.entries:
+            key = _outward(entry.key, text, shared)
+            assert isinstance(key, Scalar)
+            entries.append(Entry(key, _outward(entry.value, text, shared)))
     return Mapping(span, entries, alias)
 
 
