@@ -7,6 +7,7 @@ the others. ``.github/scripts/update_model_cards.py`` writes it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -72,6 +73,21 @@ def _card(hub_id: str) -> dict[str, Any] | None:
     start = at + len(key)
     card: dict[str, Any] = json.loads(table[start : table.index(b"\n", start)])
     return card
+
+
+def suggest_card(path: str) -> str | None:
+    """The Hub id of the one card whose name ends a path (``/models/Qwen3-8B``); None for none or several.
+
+    A directory can have any name, so this is a suggestion to people, never a resolution.
+    """
+    name = path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+    if not re.fullmatch(r"[a-z0-9._-]{4,96}", name):
+        return None
+    lines = re.findall(rb"\n([^\t\n]*/" + re.escape(name.encode()) + rb")\t", _table())
+    if len(lines) != 1:
+        return None
+    card = _card(lines[0].decode())
+    return str(card["id"]) if card else None
 
 
 def _other_names(hub_id: str) -> tuple[str, ...]:

@@ -30,6 +30,9 @@ from kvgate.models.model import Model
 
 TIMEOUT_SECONDS: Final = 10.0
 
+# Endpoints that did not answer in this process, with what happened: forty units must not wait forty times.
+_unreachable: dict[str | None, str] = {}
+
 _REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*(?:/[A-Za-z0-9][A-Za-z0-9._\-]*)*")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
@@ -118,8 +121,11 @@ def fetch_model(hub_id: str, environ: Mapping[str, str], revision: str | None = 
     """
     if name := hub_is_offline(environ):
         raise ModelError(f"{hub_id}: {name} is set, so the Hub was not asked")
+    endpoint = environ.get("HF_ENDPOINT") or None
+    if failure := _unreachable.get(endpoint):
+        raise ModelError(f"{hub_id}: the Hub was not asked again after {failure}")
     token = next((environ[name].strip() for name in _TOKENS if environ.get(name, "").strip()), None)
-    answer = _ask(hub_id, revision, environ.get("HF_ENDPOINT") or None, token or _stored_token(environ))
+    answer = _ask(hub_id, revision, endpoint, token or _stored_token(environ))
     if isinstance(answer, str):
         raise ModelError(answer)
     return answer
@@ -186,7 +192,9 @@ def _ask(hub_id: str, revision: str | None, endpoint: str | None, token: str | N
     except Exception as error:
         # The HTTP library below huggingface_hub, and with it the type of its errors, differs between its versions.
         if "Timeout" in type(error).__name__:
+            _unreachable[endpoint] = f"no answer within {TIMEOUT_SECONDS:g} seconds for {hub_id}"
             return f"{hub_id}{at}: the Hub did not answer within {TIMEOUT_SECONDS:g} seconds"
+        _unreachable[endpoint] = f"it could not be reached for {hub_id}"
         return f"{hub_id}{at}: the Hub could not be reached: {_first_line(error)}"
 
 

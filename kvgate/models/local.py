@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kvgate.errors import KvgateError
 from kvgate.models.model import Model, ModelSource
 
 CONFIG_LIMIT_BYTES: Final = 8 << 20
@@ -51,7 +52,7 @@ _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]')
 
 
-class ModelError(Exception):
+class ModelError(KvgateError):
     """A model that cannot be used; the message is one sentence for people."""
 
 

@@ -22,6 +22,9 @@ __all__ = ["ModelError", "ModelLookup", "find_model", "hub_id_of", "load_model",
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _QUANT_TAG: Final = re.compile(r":(?:[A-Z0-9]{1,8}_?)*Q\d\w*$|:BF16$|:F16$", re.IGNORECASE)
+_PAGE: Final = re.compile(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)(?:/tree/main)?/?")
+# The cache's own directory names say which repository a path stands for, wherever the cache is mounted.
+_CACHED: Final = re.compile(r"(?:^|/)models--([A-Za-z0-9._-]+?--[A-Za-z0-9._-]+)(?:/snapshots/([0-9a-f]{40}))?/?$")
 _TEMPLATE: Final = re.compile(r"\{\{|\$\{|\$\(|<[^>]*>|\$[A-Za-z_]")
 
 _STORES: Final = {
@@ -77,13 +80,17 @@ def _read_reference(reference: str) -> _Reference:
         scheme, rest = uri[1].lower(), uri[2]
         if scheme in {"hf", "huggingface"}:
             return _read_hub_uri(rest, shown)
+        if scheme in {"http", "https"} and (page := _PAGE.fullmatch(rest)):
+            return _read_hub_uri(page[1], shown)
         store = _STORES.get(scheme, f"a {scheme}:// address")
-        return _Reference(None, None, None, f'"{shown}" names {store}: {_MAP_HINT}')
+        return _Reference(None, None, None, f'"{shown}" names {store}: {_hint(rest)}')
     if "gguf" in text.lower() or _QUANT_TAG.search(text):
         wrong = f'"{shown}" is a GGUF model: kvgate reads the config.json of the original model. {_MAP_HINT_SENTENCE}'
         return _Reference(None, None, None, wrong)
+    if cached := _CACHED.search(text):
+        return _Reference(cached[1].replace("--", "/", 1), cached[2], None, None)
     if text.startswith(("/", "~")) or _WINDOWS.match(text):
-        return _Reference(None, None, None, f'"{shown}" is a path inside the container: {_MAP_HINT}')
+        return _Reference(None, None, None, f'"{shown}" is a path inside the container: {_hint(text)}')
     hub_id = text if is_hub_id(text) else None
     directory = text if "\\" not in text and "\0" not in text else None
     reason = None
@@ -94,6 +101,13 @@ def _read_reference(reference: str) -> _Reference:
 
 _MAP_HINT: Final = "say in kvgate.yaml under models: which Hub id or directory of the tree it is"
 _MAP_HINT_SENTENCE: Final = "Say in kvgate.yaml under models: which Hub id or directory of the tree it is."
+
+
+def _hint(path: str) -> str:
+    from kvgate.models.cards import suggest_card
+
+    suggestion = suggest_card(path)
+    return f"{_MAP_HINT} ({suggestion}?)" if suggestion else _MAP_HINT
 
 
 def _read_hub_uri(rest: str, shown: str) -> _Reference:

