@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 #: GPUs that stand for what people have, where the files do not name one.
 COMMON_GPUS: Final = ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB")
 
+#: Engine arguments that the prediction resolves -> their names in ``Prediction.resolved``.
+RESOLVED_NAMES: Final = {
+    "dtype": "dtype",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "gpu_memory_utilization": "utilization",
+    "block_size": "block_size",
+    "kv_cache_dtype": "cache_dtype",
+    "enable_prefix_caching": "prefix_caching",
+    "enable_chunked_prefill": "chunked_prefill",
+    "async_scheduling": "async_scheduling",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size",
+    "data_parallel_size": "data_parallel_size",
+}
+
 _WHOLE_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "device")
 _MANY_NODES: Final = ("nnodes", "node_rank", "master_addr", "data_parallel_address", "data_parallel_rank", "headless")
 _MANY_NODE_KINDS: Final = ("LeaderWorkerSet", "RayCluster", "RayService", "RayJob", "DynamoGraphDeployment")
@@ -62,8 +79,9 @@ class Case:
         """The value that counts: set, computed by the prediction, or that release's default; None where unknown."""
         if self.is_unresolved(dest):
             return None
-        if self.prediction is not None and self.prediction.resolved.get(dest) is not None:
-            return self.prediction.resolved[dest]
+        computed = RESOLVED_NAMES.get(dest)
+        if computed is not None and self.prediction is not None and self.prediction.resolved.get(computed) is not None:
+            return self.prediction.resolved[computed]
         if dest in self.plan.values:
             return self.plan.values[dest]
         from kvgate.engine.defaults import DYNAMIC, default_of

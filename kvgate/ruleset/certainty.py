@@ -79,7 +79,11 @@ def doubtful_inputs(plan: ServingPlan, prediction: Prediction | None) -> frozens
         doubtful.add("model")
     if plan.workload is None:
         doubtful.add("workload")
-    if prediction is None or prediction.kv_cache.basis in ("assumed", "unknown"):
+    if (
+        prediction is None
+        or prediction.kv_cache.basis in ("assumed", "unknown")
+        or prediction.resolved.get("unresolved")
+    ):
         doubtful.add("prediction")
     if any(problem.kind == "unresolved-words" for problem in plan.parsed.problems):
         doubtful.add("words")

@@ -314,7 +314,7 @@ _OWN: Final = (
         True,
         "context length that its configuration implies",
         _M,
-        _shape("max_position_tokens"),
+        _shape("derived_max_model_len"),
     ),
     Fact("model.quantization", "string", True, "quant_method of the checkpoint", _M, _shape("quantization_method")),
     Fact("model.uses_mla", "bool", True, "multi-head latent attention", _M, _shape("uses_mla")),

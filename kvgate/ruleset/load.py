@@ -35,6 +35,7 @@ MAX_RULE_BYTES: Final = 1_000_000
 
 _KEBAB: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
+_LAST_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}$")  # brings its own sentence
 _SCOPES: Final[tuple[Scope, ...]] = ("unit", "file", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",
@@ -292,7 +293,7 @@ class _Reader:
 
     def sentence(self, node: Node, names: frozenset[str]) -> Template:
         template = self.template(node, names)
-        if not template.text.endswith("."):
+        if not _LAST_PLACEHOLDER.sub("", template.text).endswith("."):
             raise RuleError("what to do is a sentence and ends with a period", node.span)
         return template
 

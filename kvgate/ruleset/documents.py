@@ -1,0 +1,200 @@
+"""The documentation that rules and facts carry: lists, one rule explained, the README's table."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvgate.ruleset.facts import Fact, facts
+from kvgate.ruleset.load import RuleSet
+from kvgate.ruleset.model import Example, Rule
+
+WIDTH: Final = 100
+
+
+def render_rules(rules: RuleSet, form: str = "text") -> str:
+    """All rules as ``text``, ``json`` or a ``markdown`` table.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    ordered = sorted(rules.rules.values(), key=lambda rule: (rule.family, rule.id))
+    match form:
+        case "text":
+            return _text_list(ordered)
+        case "json":
+            listed = [rule_as_dict(rule) for rule in ordered]
+            return json.dumps({"schema": "kvgate.rules/1", "rules": listed}, indent=2, ensure_ascii=False) + "\n"
+        case "markdown":
+            return _markdown_table(ordered)
+    raise ValueError(f'there is no form "{form}"')
+
+
+def rule_as_dict(rule: Rule) -> dict[str, Any]:
+    """A rule as JSON, without its examples."""
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "family": rule.family,
+        "severity": rule.severity.value,
+        "confidence": rule.confidence.value,
+        "status": rule.status.value,
+        "profile": rule.profile.value,
+        "since": rule.since,
+        "vllm": str(rule.vllm) if rule.vllm is not None else None,
+        "scope": rule.scope,
+        "aliases": list(rule.aliases),
+        "builtin": rule.builtin,
+        "message": rule.message.text,
+        "remediation": rule.remediation.text,
+        "why": rule.why,
+        "not_for": list(rule.not_for),
+        "references": list(rule.references),
+    }
+
+
+def _notes(rule: Rule) -> str:
+    """What is unusual about when a rule runs."""
+    notes = []
+    if rule.status.value != "stable":
+        notes.append(rule.status.value)
+    if rule.profile.value == "all":
+        notes.append("profile all")
+    if not rule.builtin:
+        notes.append("your own")
+    return ", ".join(notes)
+
+
+def _text_list(rules: list[Rule]) -> str:
+    size = max((len(rule.id) for rule in rules), default=0)
+    lines: list[str] = []
+    family = None
+    for rule in rules:
+        if rule.family != family:
+            family = rule.family
+            lines += [""] * bool(lines) + [family]
+        notes = _notes(rule)
+        shown = f"  {rule.id:<{size}}  {rule.severity.value:<7}  {rule.title}"
+        lines.append(shown + (f" ({notes})" if notes else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(rules: list[Rule]) -> str:
+    lines = ["| rule | family | at most | what it finds |", "|---|---|---|---|"]
+    for rule in rules:
+        notes = _notes(rule)
+        title = rule.title.replace("|", "\\|") + (f" ({notes})" if notes else "")
+        lines.append(f"| `{rule.id}` | {rule.family} | {rule.severity.value} | {title} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_explain(rule: Rule) -> str:
+    """One rule: why, what does not fire, how to mend it, and its examples."""
+    return "\n".join(_explained(rule)) + "\n"
+
+
+def _explained(rule: Rule) -> Iterator[str]:
+    yield f"{rule.id}: {rule.title}"
+    yield ""
+    notes = _notes(rule)
+    yield (
+        f"family {rule.family}, at most {rule.severity.value}, confidence {rule.confidence.value}, since kvgate {rule.since}"
+        + (f", {notes}" if notes else "")
+    )
+    if rule.vllm is not None:
+        yield f"for vLLM {rule.vllm}"
+    if rule.aliases:
+        yield f"formerly {', '.join(rule.aliases)}"
+    yield ""
+    yield from _paragraph(rule.why)
+    yield ""
+    yield "What to do"
+    yield from _paragraph(_plain(rule.remediation.text), "  ")
+    if rule.severity.value == "error" and rule.scope == "unit":
+        yield ""
+        yield "How severe"
+        yield from _paragraph(
+            "An error only where it holds over the whole interval of the prediction; a warning where it holds at the "
+            "estimate; an info where something that it rests on (release, GPU, model) is assumed or unknown.",
+            "  ",
+        )
+    if rule.not_for:
+        yield ""
+        yield "What it does not speak of"
+        for words in rule.not_for:
+            yield from _paragraph(words, "  - ", "    ")
+    if rule.condition is not None:
+        yield ""
+        yield "Condition (CEL; kvgate rules --facts lists the facts)"
+        yield from (f"  {line}" for line in textwrap.wrap(rule.condition.text, WIDTH - 2, break_long_words=False))
+    for heading, examples in (("Before", rule.bad), ("After, or harmless", rule.good)):
+        for example in examples:
+            yield ""
+            yield f"{heading}: {example.title}" if example.title else heading
+            yield from _files(example)
+    if rule.references:
+        yield ""
+        yield "References"
+        yield from (f"  {reference}" for reference in rule.references)
+    yield ""
+    yield f"Suppress it with `# kvgate: ignore[{rule.id}] reason` on its line or the line above."
+
+
+def _plain(text: str) -> str:
+    """A template for a reader: a placeholder that carries a whole sentence is left out."""
+    import re
+
+    text = re.sub(r"(?<=[.!])\{[^{}]*\}", "", text)
+    return re.sub(r"\{([^{}:]*)(?::[^{}]*)?\}", lambda match: f"<{match[1].replace('_', ' ')}>", text)
+
+
+def _paragraph(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _files(example: Example) -> Iterator[str]:
+    for path, text in example.files.items():
+        yield f"  # {path}"
+        yield from (f"  {line}".rstrip() for line in text.split("\n"))
+
+
+def render_facts(form: str = "text") -> str:
+    """The facts with their types, as ``text``, ``json`` or a ``markdown`` table.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    known = list(facts().values())
+    match form:
+        case "text":
+            name = max(len(fact.name) for fact in known)
+            kind = max(len(fact.shown_type) for fact in known)
+            return "".join(f"{fact.name:<{name}}  {fact.shown_type:<{kind}}  {fact.text}\n" for fact in known)
+        case "json":
+            listed = [_fact_as_dict(fact) for fact in known]
+            return json.dumps({"schema": "kvgate.facts/1", "facts": listed}, indent=2, ensure_ascii=False) + "\n"
+        case "markdown":
+            rows = [
+                f"| `{fact.name}` | {fact.shown_type} | {fact.text.replace('|', chr(92) + '|')} |" for fact in known
+            ]
+            return "\n".join(["| fact | type | meaning |", "|---|---|---|", *rows]) + "\n"
+    raise ValueError(f'there is no form "{form}"')
+
+
+def _fact_as_dict(fact: Fact) -> dict[str, Any]:
+    return {
+        "name": fact.name,
+        "type": fact.type,
+        "optional": fact.optional,
+        "text": fact.text,
+        "rests_on": list(fact.inputs),
+    }
