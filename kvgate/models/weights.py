@@ -64,6 +64,8 @@ def parameter_bytes(
     quantization: str | None = None,
     hf_overrides: Mapping[str, Any] | None = None,
     language_model_only: bool = False,
+    pooling: bool = False,
+    compute_capability: tuple[int, int] | None = None,
     version: str = "0.32.0",
 ) -> WeightEstimate:
     """Bytes of the model's parameters on the rank that holds most of them.
@@ -74,6 +76,8 @@ def parameter_bytes(
         expert_parallel: experts are dealt whole to the ranks (``--enable-expert-parallel``).
         data_parallel_size: ranks that share the experts under expert parallelism.
         language_model_only: towers beside the language model are not loaded.
+        pooling: a generative architecture is served for embeddings (``--runner pooling``): no output projection.
+        compute_capability: of the GPU, which decides how some mixtures of experts are padded; None for Hopper's.
         version: the vLLM release; parameters are those of 0.32.0.
     """
     del version
@@ -90,6 +94,8 @@ def parameter_bytes(
             quantization=quantization,
             hf_overrides=hf_overrides,
             language_model_only=language_model_only,
+            pooling=pooling,
+            compute_capability=compute_capability,
         )
     except (LookupError, ValueError, TypeError) as error:
         missing = str(error)
@@ -146,6 +152,8 @@ def computed_bytes(
     quantization: str | None = None,
     hf_overrides: Mapping[str, Any] | None = None,
     language_model_only: bool = False,
+    pooling: bool = False,
+    compute_capability: tuple[int, int] | None = None,
     trace: list[tuple[str, int]] | None = None,
 ) -> int:
     """Parameter bytes of the largest rank, from the architecture alone.
@@ -168,6 +176,9 @@ def computed_bytes(
         pipeline=pipeline_parallel_size,
         experts=tensor_parallel_size * data_parallel_size if expert_parallel else 1,
         towers=not language_model_only,
+        absent=[key for key, value in model.config.items() if value is None],
+        pooling=pooling,
+        capability=compute_capability,
         trace=trace,
     )
 

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kvgate.models.parameters.blocks import (
     MLP,
     Attention,
     Block,
+    CompressedAttention,
     Experts,
     GatedDelta,
     GatedMLP,
+    KimiDelta,
     LatentAttention,
     Linear,
     Mamba1,
     Mamba2,
     Norms,
     Nothing,
+    OlmoDelta,
+    RelativeAttention,
+    RoutedExperts,
     Several,
     ShortConv,
+    SinkExperts,
+    Table,
     Vector,
+    ZambaShared,
     by,
 )
 from kvgate.models.parameters.decoder import Decoder, Family
@@ -48,6 +57,12 @@ def sparse_step(keys: Keys, layer: int) -> str:
     step = int(keys.get("decoder_sparse_step", 1))
     sparse = not dense and int(keys.get("num_experts", 0)) > 0 and (layer + 1) % step == 0
     return "sparse" if sparse else "dense"
+
+
+def same_layer(keys: Keys, layer: int) -> int:
+    """For descriptions in which every layer may differ."""
+    del keys
+    return layer
 
 
 def layer_type(keys: Keys, layer: int) -> str:
@@ -81,11 +96,6 @@ def mlp_layer_type(keys: Keys, layer: int) -> str:
     return "dense" if layer < int(keys.get("first_k_dense_replace", 0)) else "sparse"
 
 
-def router_float32(keys: Keys, layer: int) -> int:
-    del layer
-    return FLOAT32 if keys.get("moe_router_dtype") == "float32" else 0
-
-
 def noaux(keys: Keys, layer: int) -> bool:
     del layer
     return keys.get("topk_method") == "noaux_tc"
@@ -109,6 +119,7 @@ GEMMA2: Final = Decoder(Attention(bias="attention_bias|=0", out_bias="attention_
 GEMMA3: Final = Decoder(
     Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="head"), norms=4, tie_default=True
 )
+GEMMA3_HEADLESS: Final = replace(GEMMA3, head=False)
 VAULTGEMMA: Final = Decoder(Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"), tie_default=True)
 GRANITE: Final = Decoder(
     Attention(
@@ -146,7 +157,6 @@ PHI: Final = Decoder(
     norms=1,
     norm_bias=1,
     final_norm=2,
-    head_bias=1,
 )
 PHI3: Final = Decoder(Attention(), GatedMLP())
 STARCODER2: Final = Decoder(
@@ -198,6 +208,7 @@ GPT2: Final = Decoder(
     before=Vector("wpe", ("max_position_embeddings", "hidden_size")),
     prefix="h.",
 )
+GPT2_HEADLESS: Final = replace(GPT2, head=False)
 GPT_BIGCODE: Final = Decoder(
     Attention(
         name="attn",
@@ -210,6 +221,7 @@ GPT_BIGCODE: Final = Decoder(
     MLP(
         up="c_fc",
         down="c_proj",
+        replicated=True,
         width=lambda keys, layer: keys.get("n_inner") or 4 * keys.hidden,
     ),
     norm_bias=1,
@@ -337,6 +349,7 @@ GPT_OSS: Final = Decoder(
     Attention(name="attn", bias="attention_bias|=1", out_bias="attention_bias|=1", sinks=1),
     Experts(count_of="num_local_experts", width="intermediate_size", gate="router", gate_bias=1, bias=1),
 )
+PRIVACY_FILTER: Final = replace(GPT_OSS, head=False)
 ERNIE_MOE: Final = Decoder(
     Attention(bias="use_bias|=0", out_bias="use_bias|=0"),
     by(
@@ -441,7 +454,7 @@ LAGUNA: Final = Decoder(
         ),
         dense=GatedMLP(),
     ),
-    uniform=False,
+    varies=same_layer,
 )
 
 
@@ -460,7 +473,7 @@ ARIA: Final = Decoder(
 
 DEEPSEEK_MLP: Final = by(
     first_dense,
-    sparse=Experts(gate_bytes=router_float32, correction=noaux, shared=shared_width),
+    sparse=Experts(correction=noaux, shared=shared_width),
     dense=GatedMLP(),
 )
 
@@ -475,14 +488,11 @@ def _indexed(keys: Keys, layer: int) -> bool:
     """DeepSeek V3.2: layers with their own sparse indexer (others reuse the one before)."""
     if not keys.get("index_topk"):
         return False
-    kinds = keys.get("indexer_types")
-    if kinds:
-        return str(kinds[layer]) == "full"
     pattern = keys.get("index_topk_pattern")
     if pattern:
-        return str(pattern[layer]).upper() == "F"
-    frequency = keys.get("index_topk_freq", 1)
-    return bool(frequency[layer]) if isinstance(frequency, list) else layer % int(frequency or 1) == 0
+        return str(pattern[layer]).upper() != "S" if layer < len(pattern) else True
+    offset = int(keys.get("index_skip_topk_offset", 2))
+    return max(layer - offset + 1, 0) % int(keys.get("index_topk_freq", 1) or 1) == 0
 
 
 DEEPSEEK: Final = Decoder(
@@ -492,8 +502,13 @@ DEEPSEEK: Final = Decoder(
         plain=Attention(),
     ),
     DEEPSEEK_MLP,
+    varies=_indexed,
 )
-AXK1: Final = Decoder(LatentAttention(), DEEPSEEK_MLP, norms=3)
+AXK1: Final = Decoder(
+    LatentAttention(),
+    by(first_dense, sparse=Experts(correction=1, shared=shared_width), dense=GatedMLP()),
+    norms=3,
+)
 MINICPM3: Final = Decoder(LatentAttention(fused=False), tie_default=True)
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -589,17 +604,33 @@ NEMOTRON_H: Final = Decoder(
             conv_bias="use_conv_bias|=1",
         ),
         mlp=MLP("mixer", bias="mlp_bias|=0", up="up_proj", down="down_proj"),
-        moe=Several(
-            (
-                Experts(
-                    "mixer",
-                    "n_routed_experts",
-                    "moe_intermediate_size",
-                    correction=1,
-                    matrices=1,
-                    shared=_nemotron_shared,
-                ),
-            )
+        moe=by(
+            lambda keys, layer: "latent" if keys.get("moe_latent_size") else "plain",
+            plain=Experts(
+                "mixer",
+                "n_routed_experts",
+                "moe_intermediate_size",
+                correction=1,
+                gate_float32=True,
+                matrices=1,
+                shared=_nemotron_shared,
+            ),
+            latent=Several(
+                (
+                    Experts(
+                        "mixer",
+                        "n_routed_experts",
+                        "moe_intermediate_size",
+                        inputs="moe_latent_size",
+                        correction=1,
+                        gate_float32=True,
+                        matrices=1,
+                        shared=_nemotron_shared,
+                    ),
+                    Linear("mixer.fc1_latent_proj", "hidden_size", "moe_latent_size"),
+                    Linear("mixer.fc2_latent_proj", "moe_latent_size", "hidden_size"),
+                )
+            ),
         ),
     ),
     Nothing(),
@@ -651,32 +682,578 @@ QWEN3_NEXT: Final = Decoder(
 QWEN3_5: Final = Decoder(QWEN3_NEXT.mixer, QWEN3_NEXT_MLP)
 
 # --------------------------------------------------------------------------------------------------------------------
+# Further families
+
+APERTUS: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="head"),
+    Several((MLP(bias="mlp_bias|=0", up="up_proj", down="down_proj"), Vector("mlp.act_fn", (2,)))),
+)
+ARCEE: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+    MLP(bias="mlp_bias|=0", up="up_proj", down="down_proj"),
+)
+GLM: Final = Decoder(Attention(bias="attention_bias|=0"))
+NEMOTRON: Final = Decoder(
+    Attention(bias="attention_bias|=0", out_bias="attention_bias|=0"),
+    MLP(bias="mlp_bias|=0", up="up_proj", down="down_proj"),
+    norm_bias=1,
+    final_norm=2,
+)
+STABLELM: Final = Decoder(
+    Attention(
+        bias="use_qkv_bias|=0",
+        kv_heads="num_key_value_heads",
+    ),
+    norms=lambda keys, layer: 1 if keys.get("use_parallel_residual") else 2,
+    norm_bias=1,
+    final_norm=2,
+)
+FALCON: Final = Decoder(
+    Attention(
+        name="self_attention",
+        qkv="query_key_value",
+        out="dense",
+        bias="bias|=0",
+        out_bias="bias|=0",
+        kv_heads=lambda keys, layer: (
+            int(keys.get("num_kv_heads") or keys.heads)
+            if keys.get("new_decoder_architecture")
+            else 1
+            if keys.get("multi_query", True)
+            else keys.heads
+        ),
+    ),
+    MLP(
+        up="dense_h_to_4h",
+        down="dense_4h_to_h",
+        bias="bias|=0",
+        width=lambda keys, layer: int(keys.get("ffn_hidden_size") or 4 * keys.hidden),
+    ),
+    norms=lambda keys, layer: (
+        (keys.get("num_ln_in_parallel_attn") or 2)
+        if keys.get("new_decoder_architecture")
+        else 1
+        if keys.get("parallel_attn", True)
+        else 2
+    ),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+    prefix="h.",
+)
+GPT_NEOX: Final = Decoder(
+    Attention(
+        name="attention",
+        qkv="query_key_value",
+        out="dense",
+        bias="attention_bias|=1",
+        out_bias="attention_bias|=1",
+        kv_heads="num_attention_heads",
+    ),
+    MLP(up="dense_h_to_4h", down="dense_4h_to_h"),
+    norm_bias=1,
+    final_norm=2,
+)
+COHERE2_MOE: Final = Decoder(
+    COHERE.mixer,
+    by(
+        lambda keys, layer: "dense" if layer < int(keys.get("first_k_dense_replace", 0) or 0) else "sparse",
+        sparse=Experts(
+            count_of="num_experts|num_local_experts",
+            width="intermediate_size",
+            shared=lambda keys, layer: int(keys.get("num_shared_experts", 0) or 0) * int(keys["intermediate_size"]),
+        ),
+        dense=GatedMLP(width="prefix_dense_intermediate_size|intermediate_size"),
+    ),
+    norms=1,
+    tie="always",
+)
+EXAONE_MOE: Final = Decoder(
+    EXAONE4.mixer,
+    by(
+        mlp_layer_type,
+        sparse=Experts(
+            count_of="num_experts",
+            width="moe_intermediate_size",
+            correction=1,
+            shared=lambda keys, layer: int(keys.get("num_shared_experts", 0) or 0) * int(keys["moe_intermediate_size"]),
+        ),
+        dense=GatedMLP(bias="mlp_bias|=0"),
+    ),
+)
+HRM_TEXT: Final = Decoder(
+    Attention(
+        qkv="gqkv_proj",
+        heads=lambda keys, layer: keys.heads,
+        gate=1,
+        kv_heads=lambda keys, layer: keys.kv_heads,
+    ),
+    GatedMLP(),
+    norms=0,
+    final_norm=0,
+    before=Vector("z_L_init", ("hidden_size",)),
+    layers=lambda keys, layer: 2 * int(keys.get("num_layers_per_stack") or keys.layers),
+)
+OLMO_HYBRID: Final = Decoder(
+    by(
+        linear_or_full,
+        linear=OlmoDelta(),
+        full=Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="full"),
+    ),
+    norms=2,
+)
+
+
+def deci_attention(keys: Keys, layer: int) -> str:
+    block = keys["block_configs"][layer]["attention"]
+    if block.get("no_op"):
+        return "none"
+    return "linear" if block.get("replace_with_linear") else "attention"
+
+
+def deci_group(keys: Keys, layer: int) -> int:
+    """KV heads of a layer: the heads share them in groups of a size of its own."""
+    return keys.heads // int(keys["block_configs"][layer]["attention"]["n_heads_in_group"])
+
+
+def deci_width(keys: Keys, layer: int) -> int:
+    block = keys["block_configs"][layer]["ffn"]
+    if block.get("no_op"):
+        return 0
+    if block.get("intermediate_size"):
+        return int(block["intermediate_size"])
+    width = int(2 * float(block["ffn_mult"]) * keys.hidden / 3)
+    return width if width % 256 == 0 else width + 256 - width % 256
+
+
+DECI: Final = Decoder(
+    by(
+        deci_attention,
+        attention=Several(
+            (Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", kv_heads=deci_group), Norms(1))
+        ),
+        none=Nothing(),
+        linear=Several((Linear("self_attn", "hidden_size", "hidden_size"), Norms(1))),
+    ),
+    GatedMLP(width=deci_width, bias="mlp_bias|=0"),
+    norms=lambda keys, layer: 0 if keys["block_configs"][layer]["ffn"].get("no_op") else 1,
+    varies=same_layer,
+)
+
+
+# Gemma 3n and 4: layers at the end reuse keys and values; each layer may have an input of its own
+
+
+def _shares_kv(keys: Keys, layer: int) -> bool:
+    shared = int(keys.get("num_kv_shared_layers", 0) or 0)
+    return shared > 0 and layer >= keys.layers - shared
+
+
+def per_layer_value(name: str) -> Any:
+    """A figure that single layers override (``per_layer_config``)."""
+
+    def find(keys: Keys, layer: int) -> int:
+        value = None
+        for index, change in (keys.get("per_layer_config") or {}).items():
+            if int(index) == layer:
+                value = change.get(name)
+        return int(value if value is not None else keys.kv_heads if "key_value" in name else keys.head_dim)
+
+    return find
+
+
+def _layer_input(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys.get("hidden_size_per_layer_input", 0) or 0)
+
+
+def padded(rows: Any) -> Any:
+    """Rows of an embedding, padded to a multiple of 64."""
+    return lambda keys, layer: -(-int(rows(keys)) // 64) * 64
+
+
+LAYER_INPUTS: Final = Several(
+    (
+        Vector(
+            "embed_tokens_per_layer",
+            (
+                padded(lambda keys: keys.get("vocab_size_per_layer_input") or keys.vocab),
+                lambda keys, layer: keys.layers * _layer_input(keys),
+            ),
+            sharded=True,
+        ),
+        Linear(
+            "per_layer_model_projection",
+            "hidden_size",
+            lambda keys, layer: keys.layers * _layer_input(keys),
+            split="column",
+            quantized=False,
+        ),
+        Vector("per_layer_projection_norm", (_layer_input,)),
+    )
+)
+LAYER_INPUT: Final = Several(
+    (
+        Linear("per_layer_input_gate", "hidden_size", _layer_input),
+        Linear("per_layer_projection", _layer_input, "hidden_size"),
+        Norms(lambda keys, layer: 1 if _layer_input(keys) else 0),
+    )
+)
+GEMMA4: Final = Decoder(
+    Attention(
+        bias="attention_bias|=0",
+        out_bias="attention_bias|=0",
+        norm="head",
+        head_dim=per_layer_value("head_dim"),
+        kv_heads=per_layer_value("num_key_value_heads"),
+    ),
+    GatedMLP(
+        width=lambda keys, layer: (
+            int(keys["intermediate_size"]) * (2 if keys.get("use_double_wide_mlp") and _shares_kv(keys, layer) else 1)
+        )
+    ),
+    norms=4,
+    tie_default=True,
+    extra=Several(
+        (
+            LAYER_INPUT,
+            by(
+                lambda keys, layer: "moe" if keys.get("enable_moe_block") else "none",
+                moe=Several(
+                    (
+                        Vector("router.scale", ("hidden_size",)),
+                        Vector("router.per_expert_scale", ("num_experts",)),
+                        Linear("router.proj", "hidden_size", "num_experts", quantized=False),
+                        RoutedExperts("experts", "num_experts", "moe_intermediate_size"),
+                        Norms(3),
+                    )
+                ),
+                none=Nothing(),
+            ),
+        )
+    ),
+    before=LAYER_INPUTS,
+    varies=same_layer,
+)
+GEMMA3N: Final = Decoder(
+    Attention(
+        bias="attention_bias|=0",
+        out_bias="attention_bias|=0",
+        norm="head",
+        shared_kv=_shares_kv,
+    ),
+    GatedMLP(width=lambda keys, layer: _at(keys["intermediate_size"], layer)),
+    norms=4,
+    tie="always",
+    extra=Several(
+        (
+            LAYER_INPUT,
+            Vector("altup.correct_output_scale", ("hidden_size",), itemsize=FLOAT32),
+            Vector(
+                "altup",
+                (
+                    lambda keys, layer: (
+                        keys["altup_num_inputs"] ** 2
+                        + keys["altup_num_inputs"] ** 3
+                        + (keys["altup_num_inputs"] + 1) * keys.hidden
+                    ),
+                ),
+            ),
+            Linear("laurel.linear_left", "hidden_size", "laurel_rank", split="column"),
+            Linear("laurel.linear_right", "laurel_rank", "hidden_size", split="row"),
+            Norms(1),
+        )
+    ),
+    before=Several(
+        (
+            LAYER_INPUTS,
+            Vector(
+                "altup_projections",
+                (lambda keys, layer: 2 * (keys["altup_num_inputs"] - 1), "hidden_size", "hidden_size"),
+                sharded=True,
+            ),
+        )
+    ),
+    varies=same_layer,
+)
+
+
+def _at(value: Any, layer: int) -> int:
+    return int(value[layer]) if isinstance(value, list) else int(value)
+
+
+EMBEDDING_GEMMA2: Final = Decoder(
+    Attention(
+        bias="attention_bias|=0",
+        out_bias="attention_bias|=0",
+        norm="head",
+        head_dim=per_layer_value("head_dim"),
+        kv_heads=per_layer_value("num_key_value_heads"),
+    ),
+    norms=4,
+    head=False,
+    extra=LAYER_INPUT,
+    before=Several(
+        (
+            Linear(
+                "per_layer_model_projection",
+                "hidden_size",
+                lambda keys, layer: keys.layers * _layer_input(keys),
+                quantized=False,
+            ),
+            Vector("per_layer_projection_norm", (_layer_input,)),
+        )
+    ),
+    varies=same_layer,
+)
+
+
+def _zamba_hybrids(keys: Keys) -> list[int]:
+    kinds = keys["layers_block_type"]
+    return [index for index, kind in enumerate(kinds) if kind == "hybrid"]
+
+
+ZAMBA_MAMBA: Final = Mamba2(
+    name="mamba",
+    inner=lambda keys, layer: int(keys["mamba_expand"] * keys.hidden),
+    heads="n_mamba_heads",
+    groups="mamba_ngroups",
+    state="mamba_d_state",
+    conv="mamba_d_conv",
+    conv_bias="use_conv_bias|=1",
+    bias="add_bias_linear|=0",
+)
+
+
+def _adapters(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return len(_zamba_hybrids(keys)) if keys.get("use_shared_attention_adapter") else 0
+
+
+ZAMBA2: Final = Decoder(
+    by(
+        lambda keys, layer: "hybrid" if keys["layers_block_type"][layer] == "hybrid" else "mamba",
+        mamba=ZAMBA_MAMBA,
+        hybrid=Several((ZAMBA_MAMBA, Linear("linear", "hidden_size", "hidden_size"))),
+    ),
+    Nothing(),
+    norms=1,
+    tie_default=True,
+    before=ZambaShared(),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DeepSeek V4, HY V4, Inkling, Kimi
+
+
+def _v4_ratio(keys: Keys, layer: int) -> int:
+    ratios = keys.get("compress_ratios") or ()
+    return int(ratios[layer]) if layer < len(ratios) else 0
+
+
+DEEPSEEK_V4: Final = Decoder(
+    CompressedAttention(),
+    Experts(
+        "ffn",
+        "n_routed_experts",
+        "moe_intermediate_size",
+        correction=lambda keys, layer: (
+            layer >= int(keys.get("num_hash_layers", 0)) and keys.get("topk_method") == "noaux_tc"
+        ),
+        shared=shared_width,
+    ),
+    extra=Several(
+        (
+            Vector(
+                "hyper_connections",
+                (
+                    lambda keys, layer: (
+                        2 * ((2 + keys["hc_mult"]) * keys["hc_mult"] * (keys["hc_mult"] * keys.hidden + 1) + 3)
+                    ),
+                ),
+                itemsize=FLOAT32,
+            ),
+            Vector(
+                "ffn.gate.tid2eid",
+                (
+                    lambda keys, layer: (
+                        keys.vocab * keys["num_experts_per_tok"] if layer < int(keys.get("num_hash_layers", 0)) else 0
+                    ),
+                ),
+                itemsize=4,
+            ),
+        )
+    ),
+    after=Vector(
+        "hc_head",
+        (lambda keys, layer: keys["hc_mult"] * (keys["hc_mult"] * keys.hidden + 1) + 1,),
+        itemsize=FLOAT32,
+    ),
+    varies=same_layer,
+)
+HY_V4: Final = Decoder(
+    varies=lambda keys, layer: (keys.get("indexer_types") or {layer: 0})[layer],
+    mixer=Several(
+        (
+            LatentAttention(
+                indexer=lambda keys, layer: (
+                    str(keys["indexer_types"][layer]) == "full" if keys.get("indexer_types") else True
+                ),
+                gate=1,
+            ),
+            Vector("self_attn.learnable_sink_param", ("num_attention_heads",), itemsize=FLOAT32, sharded=True),
+        )
+    ),
+    mlp=by(
+        mlp_layer_type,
+        sparse=Experts(
+            count_of="n_routed_experts",
+            gate_bytes=FLOAT32,
+            correction=1,
+            shared=shared_width,
+        ),
+        dense=GatedMLP(),
+    ),
+    extra=Vector(
+        "hyper_connections",
+        (lambda keys, layer: 2 * (2 * keys["hc_mult"] * (keys["hc_mult"] * keys.hidden + 1) + 2),),
+        itemsize=FLOAT32,
+    ),
+    after=Vector(
+        "hc_head",
+        (lambda keys, layer: keys["hc_mult"] * (keys["hc_mult"] * keys.hidden + 1) + 1,),
+        itemsize=FLOAT32,
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+DIFFUSION_GEMMA: Final = replace(
+    GEMMA4,
+    after=Several(
+        (
+            Vector("self_conditioning.pre_norm", ("hidden_size",)),
+            Linear("self_conditioning.gate_proj", "hidden_size", "intermediate_size", quantized=False),
+            Linear("self_conditioning.up_proj", "hidden_size", "intermediate_size", quantized=False),
+            Linear("self_conditioning.down_proj", "intermediate_size", "hidden_size", quantized=False),
+        )
+    ),
+)
+COSMOS3_EDGE: Final = Decoder(
+    Attention(name="mixer", bias="attention_bias|=0", out_bias="attention_bias|=0"),
+    MLP("mixer", bias="mlp_bias|=0", up="up_proj", down="down_proj"),
+)
+INKLING: Final = Decoder(
+    RelativeAttention(),
+    by(mlp_layer_type, sparse=SinkExperts(), dense=GatedMLP()),
+    embedding=False,
+    tie="never",
+    before=Table("embed_tokens", "vocab_size", split=False),
+    varies=lambda keys, layer: layer in (keys.get("local_layer_ids") or ()),
+)
+
+
+def kimi_kind(keys: Keys, layer: int) -> str:
+    """Layers are numbered from one."""
+    listed = (keys.get("linear_attn_config") or {}).get("kda_layers") or ()
+    return "delta" if layer + 1 in listed else "latent"
+
+
+def kimi_sparse(keys: Keys, layer: int) -> str:
+    if not keys.get("num_experts"):
+        return "dense"
+    dense = layer < int(keys.get("first_k_dense_replace", 0)) or layer % int(keys.get("moe_layer_freq", 1)) != 0
+    return "dense" if dense else "sparse"
+
+
+def _latent_width(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys.get("routed_expert_hidden_size") or 0)
+
+
+def _residuals(keys: Keys, layer: int) -> int:
+    """Attention residuals: a norm and a projection to one weight, for each of the two parts."""
+    del layer
+    return 4 * keys.hidden if keys.get("attn_res_block_size") else 0
+
+
+KIMI_LINEAR: Final = Decoder(
+    by(
+        kimi_kind,
+        delta=KimiDelta(),
+        latent=LatentAttention(gate="mla_use_output_gate|=0", gate_fused=True),
+    ),
+    by(
+        kimi_sparse,
+        dense=GatedMLP(),
+        sparse=Several(
+            (
+                Experts(
+                    "block_sparse_moe",
+                    "num_experts",
+                    "moe_intermediate_size",
+                    inputs=lambda keys, layer: _latent_width(keys) or keys.hidden,
+                    correction=1,
+                    shared=lambda keys, layer: (
+                        int(keys.get("num_shared_experts") or 0) * int(keys["moe_intermediate_size"])
+                    ),
+                ),
+                Linear("block_sparse_moe.routed_expert_down_proj", "hidden_size", _latent_width),
+                Linear("block_sparse_moe.routed_expert_up_proj", _latent_width, "hidden_size"),
+                Norms(
+                    lambda keys, layer: 1 if _latent_width(keys) and keys.get("latent_moe_use_norm") else 0,
+                    width=_latent_width,
+                ),
+            )
+        ),
+    ),
+    extra=Vector("residuals", (_residuals,)),
+    after=Vector("output_attn_res", (lambda keys, layer: _residuals(keys, layer) // 2,)),
+)
 
 _D: Final[Mapping[str, Decoder]] = {
+    "KimiLinearForCausalLM": KIMI_LINEAR,
+    "InklingForCausalLM": INKLING,
     "AXK1ForCausalLM": AXK1,
+    "ApertusForCausalLM": APERTUS,
+    "ArceeForCausalLM": ARCEE,
     "BloomForCausalLM": BLOOM,
-    "CohereForCausalLM": COHERE,
     "Cohere2ForCausalLM": COHERE,
+    "Cohere2MoeForCausalLM": COHERE2_MOE,
+    "CohereForCausalLM": COHERE,
+    "CwmForCausalLM": LLAMA,
     "DbrxForCausalLM": DBRX,
+    "DeciLMForCausalLM": DECI,
     "DeepseekForCausalLM": DEEPSEEK,
     "DeepseekV2ForCausalLM": DEEPSEEK,
-    "DeepseekV3ForCausalLM": DEEPSEEK,
     "DeepseekV32ForCausalLM": DEEPSEEK,
+    "DeepseekV3ForCausalLM": DEEPSEEK,
+    "DeepseekV4ForCausalLM": DEEPSEEK_V4,
     "Ernie4_5ForCausalLM": LLAMA,
     "Ernie4_5_MoeForCausalLM": ERNIE_MOE,
-    "ExaoneForCausalLM": EXAONE,
     "Exaone4ForCausalLM": EXAONE4,
+    "ExaoneForCausalLM": EXAONE,
+    "ExaoneMoEForCausalLM": EXAONE_MOE,
+    "ExaoneMoeForCausalLM": EXAONE_MOE,
+    "FalconForCausalLM": FALCON,
     "FalconH1ForCausalLM": FALCON_H1,
     "FalconMambaForCausalLM": MAMBA,
     "FlexOlmoForCausalLM": FLEX_OLMO,
     "GPT2LMHeadModel": GPT2,
     "GPTBigCodeForCausalLM": GPT_BIGCODE,
     "GPTJForCausalLM": GPTJ,
+    "GPTNeoXForCausalLM": GPT_NEOX,
     "Gemma2ForCausalLM": GEMMA2,
+    "Gemma2Model": GEMMA2,
     "Gemma3ForCausalLM": GEMMA3,
+    "Gemma3nForCausalLM": GEMMA3N,
+    "Gemma4ForCausalLM": GEMMA4,
     "GemmaForCausalLM": GEMMA,
     "Glm4ForCausalLM": GLM4,
     "Glm4MoeForCausalLM": GLM4_MOE,
+    "GlmForCausalLM": GLM,
     "GlmMoeDsaForCausalLM": DEEPSEEK,
     "GptOssForCausalLM": GPT_OSS,
     "GraniteForCausalLM": GRANITE,
@@ -685,6 +1262,8 @@ _D: Final[Mapping[str, Decoder]] = {
     "GraniteMoeSWAForCausalLM": GRANITE_MOE,
     "GraniteMoeSharedForCausalLM": GRANITE_MOE,
     "GraniteSWAForCausalLM": GRANITE,
+    "HYV4ForCausalLM": HY_V4,
+    "HrmTextForCausalLM": HRM_TEXT,
     "HyperCLOVAXForCausalLM": HYPERCLOVAX,
     "IQuestCoderForCausalLM": LLAMA,
     "InternLM3ForCausalLM": LLAMA,
@@ -695,6 +1274,7 @@ _D: Final[Mapping[str, Decoder]] = {
     "Lfm2ForCausalLM": LFM2,
     "Llama4ForCausalLM": LLAMA4,
     "LlamaForCausalLM": LLAMA,
+    "LlamaModel": LLAMA,
     "Mamba2ForCausalLM": MAMBA2,
     "MambaForCausalLM": MAMBA,
     "MellumForCausalLM": MELLUM,
@@ -703,27 +1283,36 @@ _D: Final[Mapping[str, Decoder]] = {
     "MiniMaxM2ForCausalLM": MINIMAX_M2,
     "Ministral3ForCausalLM": MISTRAL,
     "MistralForCausalLM": MISTRAL,
+    "MistralModel": LLAMA,
     "MixtralForCausalLM": MIXTRAL,
     "MuseGlimmerForCausalLM": MUSE_GLIMMER,
+    "NemotronForCausalLM": NEMOTRON,
     "NemotronHForCausalLM": NEMOTRON_H,
     "OPTForCausalLM": OPT,
     "Olmo2ForCausalLM": OLMO2,
     "Olmo3ForCausalLM": OLMO2,
     "OlmoForCausalLM": OLMO,
+    "OlmoHybridForCausalLM": OLMO_HYBRID,
     "OlmoeForCausalLM": OLMOE,
     "Phi3ForCausalLM": PHI3,
     "PhiForCausalLM": PHI,
     "Qwen2ForCausalLM": QWEN2,
+    "Qwen2Model": QWEN2,
     "Qwen2MoeForCausalLM": QWEN2_MOE,
     "Qwen3ForCausalLM": QWEN3,
     "Qwen3MoeForCausalLM": QWEN3_MOE,
     "Qwen3NextForCausalLM": QWEN3_NEXT,
     "Qwen3_5ForCausalLM": QWEN3_5,
     "Qwen3_5MoeForCausalLM": QWEN3_5,
+    "RWForCausalLM": FALCON,
     "SeedOssForCausalLM": SEED_OSS,
+    "SmolLM3ForCausalLM": LLAMA,
+    "StableLMEpochForCausalLM": STABLELM,
+    "StableLmForCausalLM": STABLELM,
     "Starcoder2ForCausalLM": STARCODER2,
     "TeleChat3ForCausalLM": LLAMA,
     "VaultGemmaForCausalLM": VAULTGEMMA,
+    "Zamba2ForCausalLM": ZAMBA2,
 }
 
 FAMILIES: Final[dict[str, Family]] = {name: Family(decoder) for name, decoder in _D.items()}

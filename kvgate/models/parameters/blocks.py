@@ -63,7 +63,8 @@ class Attention:
         prefix = f"{name}{self.name}."
         bias = bool(resolve(self.bias, keys, layer))
         queries = heads * 2 if resolve(self.gate, keys, layer) else heads
-        if resolve(self.shared_kv, keys, layer):
+        shared = bool(resolve(self.shared_kv, keys, layer))
+        if shared:
             tally.linear(f"{prefix}q_proj", inputs, queries * head_dim, bias=bias)
         else:
             tally.qkv(f"{prefix}{self.qkv}", inputs, queries, kv_heads, head_dim, v_head_dim=v_head_dim, bias=bias)
@@ -75,13 +76,15 @@ class Attention:
             split="row",
         )
         norm = self.norm if self.norm in ("none", "head", "full", "replicated") else resolve(self.norm, keys, layer)
-        self._norms(tally, prefix, norm, heads, kv_heads, head_dim)
+        self._norms(tally, prefix, norm, heads, kv_heads, head_dim, shared)
         if resolve(self.sinks, keys, layer):
             tally.param(f"{prefix}sinks", divide(heads, tally.shard.tensor))
         if self.cache_scales:
             tally.cache_scales(f"{name}{self.name}")
 
-    def _norms(self, tally: Tally, prefix: str, norm: object, heads: int, kv_heads: int, head_dim: int) -> None:
+    def _norms(
+        self, tally: Tally, prefix: str, norm: object, heads: int, kv_heads: int, head_dim: int, shared: bool
+    ) -> None:
         if norm in ("none", 0, False, None):
             return
         ranks = tally.shard.tensor
@@ -93,14 +96,16 @@ class Attention:
         else:
             queries, keys = head_dim, head_dim
         tally.norm(f"{prefix}q_norm", queries, bias=self.norm_bias)
-        tally.norm(f"{prefix}k_norm", keys, bias=self.norm_bias)
+        if not shared:
+            tally.norm(f"{prefix}k_norm", keys, bias=self.norm_bias)
 
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
     """Multi-head latent attention (``layers/mla.py``); low-rank parts are on every rank.
 
-    ``fused`` where vLLM fuses the two down projections. ``indexer`` decides which layers carry a sparse indexer.
+    ``fused`` where vLLM fuses the two down projections. ``indexer`` decides which layers carry a sparse indexer;
+    ``gate`` an output gate, ``gate_fused`` with the down projections.
     """
 
     name: str = "self_attn"
@@ -108,6 +113,7 @@ class LatentAttention:
     bias: Value = 0
     indexer: Value = 0
     gate: Value = 0
+    gate_fused: bool = False
 
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
         hidden, heads = keys.hidden, keys.heads
@@ -116,9 +122,12 @@ class LatentAttention:
         query_rank = keys.get("q_lora_rank")
         prefix = f"{name}{self.name}."
         bias = bool(resolve(self.bias, keys, layer))
+        gated = bool(resolve(self.gate, keys, layer))
         if query_rank:
             if self.fused:
-                tally.linear(f"{prefix}fused_qkv_a_proj", hidden, int(query_rank), rank + rope, bias=bias, split="none")
+                gate = divide(heads * value, tally.shard.tensor) if gated and self.gate_fused else 0
+                outputs = (int(query_rank), rank + rope, gate) if gate else (int(query_rank), rank + rope)
+                tally.linear(f"{prefix}fused_qkv_a_proj", hidden, *outputs, bias=bias, split="none")
             else:
                 tally.linear(f"{prefix}q_a_proj", hidden, int(query_rank), bias=bias, split="none")
                 tally.linear(f"{prefix}kv_a_proj_with_mqa", hidden, rank + rope, bias=bias, split="none")
@@ -132,7 +141,7 @@ class LatentAttention:
         tally.linear(f"{prefix}o_proj", heads * value, hidden, bias=bias, split="row")
         if resolve(self.indexer, keys, layer):
             self._indexer(tally, keys, prefix, int(query_rank or hidden))
-        if resolve(self.gate, keys, layer):
+        if gated and not (self.gate_fused and query_rank):
             tally.linear(f"{prefix}linear_gate", hidden, heads * value)
         if tally.quantization.method == "modelopt":
             tally.cache_scales(f"{name}{self.name}.mla_attn")
@@ -177,14 +186,17 @@ class MLP:
     bias: Value = 1
     up: str = "fc1"
     down: str = "fc2"
+    replicated: bool = False
 
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
         hidden = keys.hidden
         width = int(resolve(self.width, keys, layer))
         bias = bool(resolve(self.bias, keys, layer))
         prefix = f"{name}{self.name}." if self.name else name
-        tally.linear(f"{prefix}{self.up}", hidden, width, bias=bias)
-        tally.linear(f"{prefix}{self.down}", width, hidden, bias=bias, split="row")
+        column: Literal["column", "none"] = "none" if self.replicated else "column"
+        row: Literal["row", "none"] = "none" if self.replicated else "row"
+        tally.linear(f"{prefix}{self.up}", hidden, width, bias=bias, split=column)
+        tally.linear(f"{prefix}{self.down}", width, hidden, bias=bias, split=row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +205,8 @@ class Experts:
 
     Attributes:
         count_of: number of routed experts; ``width`` of each, ``inputs`` where it is not the hidden size.
-        gate: name of the router; ``gate_bytes`` of its elements (0: the model's dtype); ``gate_bias``.
+        gate: name of the router; ``gate_bytes`` of its elements (0: the model's dtype); ``gate_bias``;
+            ``gate_float32`` where GPUs without a kernel for it compute it in float32.
         correction: a float32 score correction per expert.
         shared: width of the shared experts together, 0 for none; ``shared_gate`` one output that scales them.
         matrices: 2 where gated, 1 where not.
@@ -206,6 +219,7 @@ class Experts:
     gate_bytes: Value = 0
     gate_bias: Value = 0
     gate_quantized: bool = False
+    gate_float32: bool = False
     correction: Value = 0
     experts: str = "experts"
     bias: Value = 0
@@ -215,6 +229,7 @@ class Experts:
     shared_gate: Value = 0
     shared_up: str = "gate_up_proj"
     shared_bias: bool = False
+    inputs: Value | None = None
 
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
         hidden = keys.hidden
@@ -223,6 +238,8 @@ class Experts:
         width = int(resolve(self.width, keys, layer))
         if self.gate:
             itemsize = int(resolve(self.gate_bytes, keys, layer)) or None
+            if self.gate_float32 and not tally.has_router_kernel:
+                itemsize = FLOAT32
             tally.linear(
                 f"{prefix}{self.gate}",
                 hidden,
@@ -237,10 +254,11 @@ class Experts:
         tally.experts(
             f"{prefix}{self.experts}",
             number,
-            hidden,
+            hidden if self.inputs is None else int(resolve(self.inputs, keys, layer)),
             width,
             matrices=self.matrices,
             bias=bool(resolve(self.bias, keys, layer)),
+            renormalized=keys.get("norm_topk_prob") is not False or keys.get("scoring_func") == "sigmoid",
         )
         shared = int(resolve(self.shared, keys, layer))
         if shared:
@@ -291,7 +309,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A single linear layer."""
+    """A single linear layer; none where a dimension is zero."""
 
     name: str
     inputs: Value
@@ -302,11 +320,15 @@ class Linear:
     itemsize: int | None = None
 
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
-        outputs = self.outputs if isinstance(self.outputs, tuple) else (self.outputs,)
+        given = self.outputs if isinstance(self.outputs, tuple) else (self.outputs,)
+        inputs = int(resolve(self.inputs, keys, layer))
+        outputs = [int(resolve(value, keys, layer)) for value in given]
+        if not inputs or not any(outputs):
+            return
         tally.linear(
             f"{name}{self.name}",
-            int(resolve(self.inputs, keys, layer)),
-            *(int(resolve(value, keys, layer)) for value in outputs),
+            inputs,
+            *outputs,
             bias=bool(resolve(self.bias, keys, layer)),
             split=self.split,
             quantized=self.quantized,
@@ -475,3 +497,205 @@ class UnknownLayerKindError(ValueError):
 def by(choose: Callable[[Keys, int], object], **blocks: Block) -> ByLayer:
     """A choice among blocks named by the values that ``choose`` returns."""
     return ByLayer(choose, tuple(blocks.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedExperts:
+    """Experts without a router of their own."""
+
+    name: str
+    count_of: Value
+    width: Value
+    inputs: Value | None = None
+    matrices: Literal[1, 2] = 2
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        inputs = keys.hidden if self.inputs is None else int(resolve(self.inputs, keys, layer))
+        tally.experts(
+            f"{name}{self.name}",
+            int(resolve(self.count_of, keys, layer)),
+            inputs,
+            int(resolve(self.width, keys, layer)),
+            matrices=self.matrices,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OlmoDelta:
+    """OLMo hybrid's gated delta net (``olmo_hybrid.py``): separate small projections, queries and keys apart."""
+
+    name: str = "linear_attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        ranks = tally.shard.tensor
+        heads = int(keys.get("linear_num_value_heads") or keys.heads)
+        key = int(keys.get("linear_num_key_heads") or keys.heads) * int(keys["linear_key_head_dim"])
+        value_dim = int(keys["linear_value_head_dim"])
+        value = heads * value_dim
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}conv1d.weight", divide(2 * key + value, ranks), int(keys["linear_conv_kernel_dim"]))
+        tally.linear(f"{prefix}in_proj_qkvg", keys.hidden, key, key, value, value)
+        tally.linear(f"{prefix}b_proj", keys.hidden, heads)
+        tally.linear(f"{prefix}a_proj", keys.hidden, heads)
+        tally.param(f"{prefix}dt_bias", divide(heads, ranks))
+        tally.param(f"{prefix}A_log", divide(heads, ranks))
+        tally.param(f"{prefix}o_norm", value_dim)
+        tally.linear(f"{prefix}o_proj", value, keys.hidden, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class ZambaShared:
+    """Zamba 2's shared transformer blocks, with an adapter for each hybrid layer they serve."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del name, layer
+        hidden, rank = keys.hidden, int(keys.get("adapter_rank") or 128)
+        inputs = int(keys.get("attention_hidden_size") or 2 * hidden)
+        head_dim = int(keys.get("attention_head_dim") or inputs // keys.heads)
+        inner = int(keys["intermediate_size"])
+        hybrids = sum(kind == "hybrid" for kind in keys["layers_block_type"])
+        blocks = int(keys.get("num_mem_blocks") or 1)
+        bias = bool(keys.get("add_bias_linear"))
+        for index in range(blocks):
+            prefix = f"shared.{index}."
+            tally.qkv(f"{prefix}self_attn.qkv_proj", inputs, keys.heads, keys.kv_heads, head_dim)
+            tally.linear(f"{prefix}self_attn.o_proj", keys.heads * head_dim, hidden, split="row")
+            tally.linear(f"{prefix}feed_forward.gate_up_proj", hidden, inner, inner, bias=bias)
+            tally.linear(f"{prefix}feed_forward.down_proj", inner, hidden, bias=bias, split="row")
+            tally.param(f"{prefix}norms", inputs + hidden)
+            served = len(range(index, hybrids, blocks))
+            for adapter in range(served):
+                where = f"{prefix}adapters.{adapter}."
+                tally.linear(f"{where}gate_up.A", hidden, rank)
+                tally.linear(f"{where}gate_up.B", rank, inner, inner)
+                if keys.get("use_shared_attention_adapter"):
+                    for part in ("q", "k", "v"):
+                        tally.linear(f"{where}{part}.A", inputs, rank)
+                        tally.linear(f"{where}{part}.B", rank, keys.heads * head_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention:
+    """DeepSeek V4's attention: one latent of keys and values, compressed caches on some layers."""
+
+    name: str = "attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden, heads, head_dim = keys.hidden, keys.heads, keys.head_dim
+        query_rank, out_rank = int(keys["q_lora_rank"]), int(keys["o_lora_rank"])
+        groups = int(keys["o_groups"])
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}attn_sink", max(64, divide(heads, tally.shard.tensor)), itemsize=FLOAT32)
+        tally.linear(f"{prefix}fused_wqa_wkv", hidden, query_rank, head_dim, split="none")
+        tally.norm(f"{prefix}q_norm", query_rank)
+        tally.linear(f"{prefix}wq_b", query_rank, heads * head_dim)
+        tally.norm(f"{prefix}kv_norm", head_dim)
+        tally.linear(f"{prefix}wo_a", heads * head_dim // groups, groups * out_rank)
+        tally.linear(f"{prefix}wo_b", groups * out_rank, hidden, split="row")
+        ratios = keys.get("compress_ratios") or ()
+        ratio = int(ratios[layer]) if layer < len(ratios) else 0
+        if ratio:
+            self._compressor(tally, f"{prefix}compressor", hidden, head_dim, ratio)
+        if ratio == 4:
+            width = int(keys["index_head_dim"])
+            index_heads = int(keys["index_n_heads"])
+            tally.linear(f"{prefix}indexer.wq_b", query_rank, index_heads * width, split="none")
+            tally.linear(f"{prefix}indexer.weights_proj", hidden, index_heads, split="none", quantized=False)
+            self._compressor(tally, f"{prefix}indexer.compressor", hidden, width, ratio)
+
+    def _compressor(self, tally: Tally, name: str, hidden: int, width: int, ratio: int) -> None:
+        """Overlapping windows (ratio 4) keep twice the width."""
+        lanes = 2 if ratio == 4 else 1
+        tally.param(f"{name}.ape", ratio, lanes * width, itemsize=FLOAT32)
+        tally.linear(f"{name}.fused_wkv_wgate", hidden, lanes * width, lanes * width, split="none", quantized=False)
+        tally.norm(f"{name}.norm", width)
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDelta:
+    """Kimi delta attention (``models/kimi_k3/nvidia/kda.py``): gates of low or full rank, float32 convolutions."""
+
+    name: str = "self_attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        ranks = tally.shard.tensor
+        config = keys.part("linear_attn_config")
+        heads, head_dim = int(config["num_heads"]), int(config["head_dim"])
+        width = heads * head_dim
+        per_rank = divide(width, ranks)
+        prefix = f"{name}{self.name}."
+        full = bool(config.get("use_full_rank_gate"))
+        # Queries, keys, values (and a full-rank gate) are sharded; the low-rank gates' inputs are on every rank.
+        fused = (4 if full else 3) * per_rank + divide(heads, ranks) + head_dim * (1 if full else 2)
+        tally.linear(f"{prefix}in_proj_qkvgfab", keys.hidden, fused, split="none")
+        tally.linear(f"{prefix}f_b_proj", head_dim, width)
+        if not full:
+            tally.linear(f"{prefix}g_b_proj", head_dim, width)
+        tally.param(f"{prefix}conv1d", 3 * per_rank, int(config["short_conv_kernel_size"]), itemsize=FLOAT32)
+        tally.param(f"{prefix}dt_bias", per_rank, itemsize=FLOAT32)
+        tally.param(f"{prefix}A_log", divide(heads, ranks), itemsize=FLOAT32)
+        tally.param(f"{prefix}o_norm", head_dim)
+        tally.linear(f"{prefix}o_proj", width, keys.hidden, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeAttention:
+    """Inkling's attention (``models/inkling``): relative logits and short convolutions of keys and values."""
+
+    name: str = "attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        ranks = tally.shard.tensor
+        local = layer in (keys.get("local_layer_ids") or ())
+        prefix_key = "swa_" if local else ""
+        heads = int(keys[f"{prefix_key}num_attention_heads"])
+        kv_heads = int(keys[f"{prefix_key}num_key_value_heads"])
+        head_dim = int(keys[f"{prefix_key}head_dim"])
+        relative = int(keys["d_rel"])
+        prefix = f"{name}{self.name}."
+        kernel = int(keys.get("conv_kernel_size") or 4)
+        tally.linear(
+            f"{prefix}qkvr", keys.hidden, heads * head_dim, kv_heads * head_dim, kv_heads * head_dim, heads * relative
+        )
+        tally.linear(f"{prefix}wo_ud", heads * head_dim, keys.hidden, split="row")
+        tally.param(f"{prefix}rel_logits_proj", relative, int(keys["rel_extent"]))
+        tally.param(f"{prefix}qk_norms", 2 * head_dim)
+        tally.param(f"{prefix}kv_sconv", 2 * divide(kv_heads * head_dim, ranks), kernel)
+        tally.param(f"{name}sconv", 2 * divide(keys.hidden, ranks), kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkExperts:
+    """Inkling's experts: a router over routed and shared ones, padded to eight; shared experts of equal width."""
+
+    name: str = "mlp"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        routed, shared = int(keys["n_routed_experts"]), int(keys.get("n_shared_experts") or 0)
+        width = int(keys["moe_intermediate_size"])
+        prefix = f"{name}{self.name}."
+        outputs = -(-(routed + shared) // 8) * 8
+        tally.linear(f"{prefix}gate", keys.hidden, outputs, split="none", quantized=False)
+        tally.experts(f"{prefix}experts", routed, keys.hidden, width)
+        tally.linear(f"{prefix}sink_experts.w13", keys.hidden, 2 * shared * width)
+        tally.linear(f"{prefix}sink_experts.w2", shared * width, keys.hidden, split="row")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An embedding, sharded and padded, or (``split`` false) in full on every rank."""
+
+    name: str
+    rows: Value
+    width: Value = "hidden_size"
+    split: bool = True
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        rows, width = int(resolve(self.rows, keys, layer)), int(resolve(self.width, keys, layer))
+        if self.split:
+            tally.embedding(f"{name}{self.name}", rows, width)
+        else:
+            tally.param(f"{name}{self.name}", rows, width)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files as package_files
 from typing import Any
 
 from kvgate.models.parameters.architectures import FAMILIES
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
-from kvgate.models.parameters.keys import Keys, resolve
+from kvgate.models.parameters.encoders import ENCODERS
+from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
+from kvgate.models.parameters.multimodal import MULTIMODAL
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
 
@@ -27,9 +33,14 @@ def count_parameters(
     pipeline: int = 1,
     experts: int = 1,
     towers: bool = True,
+    absent: Collection[str] = (),
+    pooling: bool = False,
+    capability: tuple[int, int] | None = None,
     trace: list[tuple[str, int]] | None = None,
 ) -> int:
     """Parameter bytes of the pipeline stage that holds most.
+
+    ``absent`` are the parts that the configuration sets to null.
 
     Raises:
         UnknownArchitectureError, MissingKeyError: not described, or a figure is missing.
@@ -37,29 +48,68 @@ def count_parameters(
     """
     keys = Keys(config)
     family = family_of(keys)
-    quantization = read_quantization(quantization_config, requested_quantization, files)
+    quantization = read_quantization(quantization_config, requested_quantization, files, keys.mapping, capability)
     decoder, text = language_model(family, keys)
+    if pooling and str((keys.get("architectures") or [""])[0]).endswith(("ForCausalLM", "ForConditionalGeneration")):
+        decoder = replace(decoder, head=False)  # ``models/adapters.py``: the output projection is dropped
     largest = 0
     for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts):
-        tally = Tally(shard, dtype_bytes, quantization, trace)
+        tally = Tally(shard, dtype_bytes, quantization, trace, capability)
         decoder.count(tally, text)
         if towers and shard.first:
             for tower in family.towers:
-                part = keys
-                for name in filter(None, tower.config.split(".")):
-                    part = part.part(name)
-                tower.block.count(tally, part, "", 0)
+                part = tower_keys(keys, tower.config, absent)
+                if part is not None:
+                    tower.block.count(tally, part, "", 0)
         largest = max(largest, tally.bytes)
     return largest
+
+
+@cache
+def tower_defaults() -> Mapping[str, Any]:
+    """Defaults of nested configurations: by the model that nests them, and by their own type (transformers 5.19)."""
+    text = package_files("kvgate.models").joinpath("data/towers.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def tower_keys(keys: Keys, path: str, absent: Collection[str] = ()) -> Keys | None:
+    """The part of the configuration that a tower reads (``a|b`` takes the first that is there), defaults filled in.
+
+    A part that is missing is the model's default one; a part that is there has its own class's defaults. None where
+    the model has no such tower: the configuration says null, and nothing is nested by default.
+    """
+    table = tower_defaults()
+    parent = table["parents"].get(str(keys.get("model_type")), {})
+    whole = {**parent.get("", {}), **{key: value for key, value in keys.mapping.items() if value is not None}}
+    if not path:
+        return Keys(whole)
+    candidates = path.split("|")
+    for candidate in candidates:
+        if candidate in absent and len(parent.get(candidate, {})) <= 1:
+            return None
+        written: Any = keys.mapping
+        for name in candidate.split("."):
+            written = written.get(name) if isinstance(written, Mapping) else None
+        if isinstance(written, Mapping) and written:
+            kind = str(written.get("model_type") or parent.get(candidate, {}).get("model_type"))
+            given = {key: value for key, value in written.items() if value is not None}
+            return Keys({**table["types"].get(kind, {}), "model_type": kind, **given}, whole)
+    for candidate in candidates:
+        nested = parent.get(candidate, {})
+        if len(nested) > 1:
+            return Keys({**table["types"].get(str(nested.get("model_type")), {}), **nested}, whole)
+    raise MissingKeyError(path)
 
 
 def family_of(keys: Keys) -> Family:
     """The description of the first known architecture that the configuration names."""
     names = keys.get("architectures") or []
     for name in names:
-        family = FAMILIES.get(str(name))
-        if family is not None:
-            return family
+        for table in (FAMILIES, MULTIMODAL, ENCODERS):
+            family = table.get(str(name))
+            if family is not None:
+                return family
     raise UnknownArchitectureError(f"no description of {', '.join(map(str, names)) or 'a model without architectures'}")
 
 

@@ -21,14 +21,14 @@ class Decoder:
         mixer, mlp: of each layer (a :class:`ByLayer` where they alternate).
         norms: norms of the hidden size in each layer; ``norm_bias`` where they have a bias.
         extra: further parameters of each layer.
-        tie: whether the output projection is the embedding: as ``tie_word_embeddings`` says (``tie_default`` where it
-            does not), always, or never.
+        tie: whether the output projection is the embedding: as ``tie_word_embeddings`` says (of the whole
+            configuration first, ``tie_default`` where none does), always, or never.
         head: false for models without an output projection.
         head_bias: of the output projection.
         final_norm: vectors of the hidden size in the last norm (0 for none, 2 with a bias).
         before, after: further parameters of the first and the last pipeline stage.
         layers: number of layers where it is not the usual key.
-        uniform: layers of one kind have one size (false where widths differ from layer to layer).
+        varies: what else decides a layer's size beside its blocks (their own figures may depend on the layer).
     """
 
     mixer: Block
@@ -49,7 +49,7 @@ class Decoder:
     before: Block = field(default_factory=Nothing)
     after: Block = field(default_factory=Nothing)
     layers: Value = "num_hidden_layers"
-    uniform: bool = True
+    varies: Value = 0
     prefix: str = "layers."
 
     def count(self, tally: Tally, keys: Keys) -> None:
@@ -82,18 +82,22 @@ class Decoder:
     def tied(self, keys: Keys) -> bool:
         if self.tie != "key":
             return self.tie == "always"
-        return bool(keys.get("tie_word_embeddings", self.tie_default))
+        whole = keys.root.get("tie_word_embeddings")
+        return bool(keys.get("tie_word_embeddings", self.tie_default) if whole is None else whole)
 
     def _layers(self, tally: Tally, keys: Keys, start: int, stop: int) -> None:
         norms = Norms(self.norms, self.norm_bias)
         # Layers of one kind are counted once, unless single layers differ in storage.
-        share = self.uniform and tally.trace is None
+        share = tally.trace is None
         known: dict[object, int] = {}
         for layer in range(start, stop):
             mixer = pick(self.mixer, keys, layer)
             mlp = pick(self.mlp, keys, layer)
             extra = pick(self.extra, keys, layer)
-            kind = (mixer, mlp, extra, tally.quantization.fingerprint(layer)) if share else layer
+            kind: object = layer
+            if share:
+                varies = resolve(self.varies, keys, layer)
+                kind = (mixer, mlp, extra, varies, tally.quantization.fingerprint(layer))
             size = known.get(kind)
             if size is None:
                 before = tally.bytes

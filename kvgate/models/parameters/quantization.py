@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any, Final, Literal
 
 Layout = Literal["none", "tensor", "channel", "group", "block"]
@@ -36,6 +37,7 @@ class Format:
         expert_layer_bytes: what each expert carries besides, as elements of the model's dtype.
         expert_biases: the method creates biases whether or not the model has any.
         index_bytes: bytes per input of an act-order index.
+        inner_multiple, width_multiple: experts are padded to multiples of these.
     """
 
     bits: int = 16
@@ -51,6 +53,8 @@ class Format:
     expert_elements: int = 0
     expert_biases: bool = False
     index_bytes: int = 0
+    inner_multiple: int = 1
+    width_multiple: int = 1
 
     def linear(self, inputs: int, outputs: Sequence[int], element: int, full_inputs: int) -> int:
         """Bytes of one (fused) linear layer of a rank; ``full_inputs`` is its width before sharding."""
@@ -80,6 +84,8 @@ class Format:
 
     def experts(self, count: int, width: int, inner: int, matrices: int, element: int, bias: bool) -> int:
         """Bytes of the routed experts of one layer: ``matrices`` x inner x width up, width x inner down."""
+        inner = -(-inner // self.inner_multiple) * self.inner_multiple
+        width = -(-width // self.width_multiple) * self.width_multiple
         up = matrices * inner
         size = -(-count * (up * width + width * inner) * self.bits // 8)
         scale = self.scale_bytes or element
@@ -95,6 +101,11 @@ class Format:
                 size += -(-scales * self.bits // 8)
         elif self.layout == "block":
             rows, columns = self.block
+            if inner % rows or inner % columns:
+                # Scales are refined so that a rank's slice ends between two of them (``fused_moe/oracle/fp8.py``).
+                finer = gcd(rows, columns, inner, width)
+                if finer >= 32:
+                    rows = columns = finer
             up_blocks = matrices * -(-inner // rows) * -(-width // columns)
             size += count * (up_blocks + -(-width // rows) * -(-inner // columns)) * scale
         size += count * (matrices + 1) * self.expert_floats * FLOAT32
@@ -480,8 +491,16 @@ def _modelopt(config: Mapping[str, Any]) -> Quantization:
 
 def _mxfp4(config: Mapping[str, Any]) -> Quantization:
     del config
-    form = Format(4, "group", 32, scale_bytes=1)
+    form = Format(4, "group", 32, scale_bytes=1, inner_multiple=128, width_multiple=256)
     return Quantization("mxfp4", lambda kind, name: form if kind == "experts" else None)
+
+
+def _gpt_oss(config: Mapping[str, Any], capability: tuple[int, int] | None) -> Quantization:
+    """gpt-oss: Triton's kernels on Hopper pad less than the others (``fused_moe/oracle/mxfp4.py``)."""
+    if capability is None or capability == (9, 0):
+        form = Format(4, "group", 32, scale_bytes=1, inner_multiple=64)
+        return Quantization("mxfp4", lambda kind, name: form if kind == "experts" else None)
+    return _mxfp4(config)
 
 
 def _bitsandbytes(config: Mapping[str, Any]) -> Quantization:
@@ -569,8 +588,34 @@ class UnknownQuantizationError(ValueError):
     """A quantization method whose storage is not described here."""
 
 
+def _deepseek_v4(config: Mapping[str, Any], expert_dtype: str) -> Quantization:
+    """FP8 blocks outside the experts; MXFP4 or NVFP4 experts unless the configuration says fp8.
+
+    Source: ``models/deepseek_v4/quant_config.py``.
+    """
+    base = _fp8(config)
+    if expert_dtype == "fp8":
+        return base
+    block = config.get("weight_block_size") or (128, 128)
+    form = Format(8, "block", block=(int(block[0]), int(block[1])), scale_bytes=1)
+    experts = _modelopt_format("NVFP4" if str(config.get("moe_quant_algo")).upper() == "NVFP4" else "MXFP4", None)
+    ignored = _listed(config, "ignored_layers", "modules_to_not_convert")
+    matcher = _exact(ignored)
+
+    def find(kind: str, name: str) -> Format | None:
+        if kind == "head" or skips(matcher, name):
+            return None
+        return experts if kind == "experts" else form
+
+    return Quantization("deepseek_v4_fp8", find, entries=ignored)
+
+
 def read_quantization(
-    checkpoint: Mapping[str, Any] | None, requested: str | None, files: Mapping[str, Mapping[str, Any]] | None = None
+    checkpoint: Mapping[str, Any] | None,
+    requested: str | None,
+    files: Mapping[str, Mapping[str, Any]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    capability: tuple[int, int] | None = None,
 ) -> Quantization:
     """The formats of a checkpoint.
 
@@ -578,6 +623,7 @@ def read_quantization(
         checkpoint: its ``quantization_config``, if any.
         requested: ``--quantization``.
         files: further files of the model directory (``hf_quant_config.json`` of ModelOpt).
+        config: the model's configuration, whose type and ``expert_dtype`` decide some formats.
 
     Raises:
         UnknownQuantizationError: the method is not in the table.
@@ -589,12 +635,20 @@ def read_quantization(
             method = "modelopt"
         if method in ("", "none"):
             method = (requested or "").lower()
+        kind = config or {}
+        if method in ("fp8", "deepseek_v4_fp8") and str(kind.get("model_type")).startswith("deepseek_v4"):
+            return _deepseek_v4(checkpoint, str(kind.get("expert_dtype") or "fp4"))
+        if str(kind.get("model_type")) == "kimi_k3" and checkpoint.get("format") == "mxfp4-pack-quantized":
+            return _mxfp4(checkpoint)  # ``models/config.py``: only the experts, whatever the targets say
+        if method in ("mxfp4", "gpt_oss_mxfp4") and str(kind.get("model_type")) == "gpt_oss":
+            return _gpt_oss(checkpoint, capability)
         build = METHODS.get(method)
         if build is None:
             raise UnknownQuantizationError(method)
         return build(checkpoint)
     extra = (files or {}).get("hf_quant_config.json")
-    if extra:
+    producer = (extra or {}).get("producer")
+    if extra and isinstance(producer, Mapping) and producer.get("name") == "modelopt":
         return _modelopt(extra)
     if not requested or requested.lower() in ("none", "auto"):
         return UNQUANTIZED

@@ -54,9 +54,10 @@ class Tally:
         dtype_bytes: of an element that is not quantized.
         bytes: counted so far.
         trace: name and bytes of each module, where asked for.
+        capability: compute capability of the GPU, which decides how some kernels pad; None for Hopper's.
     """
 
-    __slots__ = ("bytes", "dtype_bytes", "quantization", "shard", "trace")
+    __slots__ = ("bytes", "capability", "dtype_bytes", "quantization", "shard", "trace")
 
     def __init__(
         self,
@@ -64,12 +65,19 @@ class Tally:
         dtype_bytes: int,
         quantization: Quantization,
         trace: list[tuple[str, int]] | None = None,
+        capability: tuple[int, int] | None = None,
     ) -> None:
         self.shard = shard
         self.dtype_bytes = dtype_bytes
         self.quantization = quantization
         self.bytes = 0
         self.trace = trace
+        self.capability = capability
+
+    @property
+    def has_router_kernel(self) -> bool:
+        """Hopper and data-centre Blackwell have kernels for a bfloat16 router with float32 results."""
+        return self.capability is None or self.capability[0] == 10 or self.capability == (9, 0)
 
     def add(self, name: str, count: int) -> None:
         self.bytes += count
@@ -170,8 +178,13 @@ class Tally:
         matrices: int = 2,
         bias: bool = False,
         quantized: bool = True,
+        renormalized: bool = True,
     ) -> None:
-        """The routed experts of one layer: ``matrices`` projections up (2 where gated) and one down."""
+        """The routed experts of one layer: ``matrices`` projections up (2 where gated) and one down.
+
+        ``renormalized``: the chosen experts' weights are scaled to one, or come from a sigmoid; Blackwell's padded
+        kernels know no other routing.
+        """
         if self.shard.experts > 1:
             count = -(-count // self.shard.experts)
         else:
@@ -179,6 +192,8 @@ class Tally:
         scheme = self.quantization.experts(name) if quantized else None
         element = self.dtype_bytes
         if scheme is None:
+            if self.capability is not None and self.capability[0] == 10 and renormalized and not bias:
+                inner = -(-inner // 128) * 128  # FlashInfer's TRT-LLM kernels, the default on data-centre Blackwell
             size = count * (matrices + 1) * inner * width * element
             if bias:
                 size += count * (matrices * inner + width) * element

@@ -1,0 +1,132 @@
+"""Encoder-only models: BERT and its relatives, ModernBERT, and the text sides of CLIP and SigLIP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kvgate.models.parameters.blocks import Block, Linear, Norms, Nothing, Several, Vector
+from kvgate.models.parameters.decoder import Decoder, Family, Tower
+from kvgate.models.parameters.keys import Keys, Value, resolve
+from kvgate.models.parameters.tally import FLOAT32, Tally
+from kvgate.models.parameters.towers import Encoder
+
+
+def labels(keys: Keys, layer: int = 0) -> int:
+    """Outputs of a classifier."""
+    del layer
+    number = keys.get("num_labels")
+    if number is None:
+        number = len(keys.get("id2label") or ()) or 2
+    return int(number)
+
+
+def padded(name: str) -> Any:
+    """Rows of a sharded table."""
+    return lambda keys, layer: -(-int(keys[name]) // 64) * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bert:
+    """Embeddings and layers with biases and norms after each part (``bert.py``, ``roberta.py``).
+
+    ``positions`` are a sharded table in RoBERTa's word sense, a replicated one in BERT's.
+    """
+
+    sharded_positions: bool = False
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        tally.embedding("word_embeddings", keys.vocab, hidden)
+        rows = int(keys["max_position_embeddings"])
+        if self.sharded_positions:
+            tally.embedding("position_embeddings", rows, hidden)
+        else:
+            tally.embedding("position_embeddings", rows, hidden)
+        tally.embedding("token_type_embeddings", int(keys.get("type_vocab_size") or 2), hidden)
+        tally.norm("embeddings.LayerNorm", hidden, bias=True)
+        Encoder("encoder.layer").count(tally, keys, name, layer)
+
+
+@dataclass(frozen=True, slots=True)
+class ModernBert:
+    """Rotary positions, gated MLP, no biases by default; the first layer has no attention norm."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden = keys.hidden
+        tally.embedding("tok_embeddings", keys.vocab, hidden)
+        bias = bool(keys.get("norm_bias"))
+        tally.norm("embeddings.norm", hidden, bias=bias)
+        Encoder(
+            "layers",
+            bias="attention_bias|=0",
+            out_bias="attention_bias|=0",
+            mlp_bias="mlp_bias|=0",
+            norm_bias=int(bias),
+            gated=1,
+        ).count(tally, keys, name, layer)
+        # One norm of the first layer is the identity; the final norm takes its place.
+        tally.param("final_norm", 0)
+
+
+def dense32(name: str, inputs: Value, outputs: Value, *, bias: int = 1) -> Block:
+    """A layer of a head, kept in float32 on every rank."""
+    return Vector(
+        name,
+        (lambda keys, layer: int(resolve(outputs, keys)) * (int(resolve(inputs, keys)) + bias),),
+        itemsize=FLOAT32,
+    )
+
+
+CLASSIFIER: Final = dense32("classifier", "hidden_size", labels)
+POOLER: Final = dense32("pooler.dense", "hidden_size", "hidden_size")
+EMPTY: Final = Decoder(Nothing(), Nothing(), embedding=False, head=False, final_norm=0, layers=0)
+
+
+def encoder(*blocks: Block) -> Family:
+    """A model that is no decoder: all of it in one stage."""
+    return Family(EMPTY, (Tower(Several(blocks)),))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedHead:
+    """BERT's head: a dense layer, a norm, and a decoder of its own."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del name, layer
+        hidden = keys.hidden
+        tally.param("mlm_head", hidden * (hidden + 1) + 2 * hidden + keys.vocab * (hidden + 1))
+
+
+MODERN_POOLING: Final = dense32("pooling", "hidden_size", "hidden_size", bias=0)
+ENCODERS: Final[Mapping[str, Family]] = {
+    "BertModel": encoder(Bert()),
+    "BertForMaskedLM": encoder(Bert(), MaskedHead()),
+    "BertForTokenClassification": encoder(Bert(), CLASSIFIER),
+    "BertForSequenceClassification": encoder(Bert(), POOLER, CLASSIFIER),
+    "RobertaModel": encoder(Bert()),
+    "RobertaForMaskedLM": encoder(Bert()),
+    "XLMRobertaModel": encoder(Bert()),
+    "RobertaForTokenClassification": encoder(Bert(), CLASSIFIER),
+    "XLMRobertaForTokenClassification": encoder(Bert(), CLASSIFIER),
+    "RobertaForSequenceClassification": encoder(
+        Bert(), dense32("classifier.dense", "hidden_size", "hidden_size"), CLASSIFIER
+    ),
+    "XLMRobertaForSequenceClassification": encoder(
+        Bert(), dense32("classifier.dense", "hidden_size", "hidden_size"), CLASSIFIER
+    ),
+    "ModernBertModel": encoder(ModernBert()),
+    "ModernBertForSequenceClassification": encoder(
+        ModernBert(),
+        dense32("pooling.dense", "hidden_size", "hidden_size", bias=0),
+        Vector("pooling.norm", ("hidden_size",), itemsize=FLOAT32),
+        CLASSIFIER,
+    ),
+    "ModernBertForTokenClassification": encoder(
+        ModernBert(),
+        Linear("head.dense", "hidden_size", "hidden_size", quantized=False),
+        Norms(1),
+        CLASSIFIER,
+    ),
+}
