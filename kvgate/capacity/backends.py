@@ -268,8 +268,6 @@ FLASHINFER_MLA_SPARSE_SM120: Final = _mla(
     combination=lambda choice, capability: choice.index_topk == 2048,
 )  # fmt: skip
 
-# Caches with kernels of their own, whatever the layer asks.
-INDEXER: Final = Backend("DEEPSEEK_V32_INDEXER", _always(exact(64)), ())
 CPU_ATTN: Final = Backend(
     "CPU_ATTN",
     _always(multiple(32)),
@@ -283,6 +281,42 @@ CPU_MLA: Final = Backend(
     "CPU_MLA", _always(exact(16)), ("auto",), dtypes=("float16", "bfloat16", "float32"), latent=True,
     head_sizes=lambda size: size == 576,
 )  # fmt: skip
+
+# Caches with kernels of their own, whatever the layer asks, by the role of the layer. ``outermost`` layouts put the
+# blocks before the layers, so that pages of different sizes share a block.
+
+
+def _own(name: str, blocks: tuple[KernelBlock, ...], *, outermost: bool = False) -> Backend:
+    return Backend(name, _always(blocks), (), block_outermost=outermost)
+
+
+BY_ROLE: Final = {
+    "indexer": _own("DEEPSEEK_V32_INDEXER", exact(64)),
+    "dsv4_indexer": _own("DEEPSEEK_V4_INDEXER", exact(256), outermost=True),
+    "dsv4_latent": _own("FLASHMLA_SPARSE_DSV4", exact(256)),
+    "dsv4_window": _own("DEEPSEEK_SPARSE_SWA", multiple(32)),
+    "dsv4_state": _own("CompressorBackend", multiple(1)),
+    "inkling_conv": _own("INKLING_SCONV_SWA", multiple(1)),
+    "inkling_attention": _own("FLASH_ATTN", multiple(16)),
+    "minimax_indexer": _own("MINIMAX_M3_SPARSE_INDEXER", exact(128)),
+    "minimax_sparse": _own("MINIMAX_M3_SPARSE", exact(128)),
+    "kpool_indexer": _own("DEEPSEEK_V32_INDEXER", exact(64)),
+    "kpool_tail": _own("KPOOL_TAIL", multiple(1), outermost=True),
+}
+
+# Backends that pack keys and values in their own way, and for which formats.
+_PACKERS: Final = {
+    "TRITON_ATTN": "_per_token_head",
+    "TRITON_MLA": "_per_token_head",
+    "FLASHINFER": "nvfp4",
+    "TURBOQUANT": "turboquant_",
+}
+
+
+def packs(backend: Backend, cache_dtype: str) -> bool:
+    """Whether the backend rewrites a layer's format (``customize_spec``)."""
+    return _PACKERS.get(backend.name, "-") in cache_dtype
+
 
 _BY_NAME: Final = {
     backend.name: backend

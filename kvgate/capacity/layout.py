@@ -182,6 +182,8 @@ class _Layout:
         return found
 
     def layer_dtype(self, layer: Layer) -> str:
+        if layer.dtype == "model":
+            return "auto"
         if str(layer.index) in self.skip_layers or (
             layer.kind == "attention" and self.window_of(layer) is not None and "sliding_window" in self.skip_layers
         ):
@@ -198,8 +200,9 @@ class _Layout:
     def blocks_of(self, layer: Layer) -> tuple[KernelBlock, ...] | None:
         if layer.kind == "recurrent":
             return None
-        if layer.kind == "indexer":
-            return kernels.INDEXER.blocks(Choice(layer.head_size, "", ""), self.settings.capability)
+        own = kernels.BY_ROLE.get(layer.role)
+        if own is not None:
+            return own.blocks(Choice(layer.head_size, "", ""), self.settings.capability)
         choice = self.choice(layer, self.layer_dtype(layer))
         return self.backend(choice).blocks(choice, self.settings.capability)
 
@@ -230,7 +233,11 @@ class _Layout:
             self.block_size,
             self.cache_dtype,
             mode,
-            any(backend.block_outermost for backend in self.chosen.values()),
+            any(
+                kernels.BY_ROLE[layer.role].block_outermost
+                for layer in geometry.layers
+                if layer.role in kernels.BY_ROLE
+            ),
             names,
         )
 
@@ -281,6 +288,8 @@ class _Layout:
         if not attention:
             return
         per_token = self._token_bytes(attention[0])
+        if self.cache_dtype.startswith("turboquant_"):
+            per_token = self._turboquant_token_bytes()
         sets = [blocks for layer in geometry.layers if (blocks := self.blocks_of(layer)) is not None]
         smallest = min(block.size for block in sets[0])
         unit = max(smallest, self.block_size)
@@ -304,8 +313,20 @@ class _Layout:
             return geometry.head_size * width
         heads = max(1, geometry.num_kv_heads // settings.tensor_parallel_size)
         size = geometry.head_size
-        packed = packed_content_bytes(self.cache_dtype, size, size)
+        packed = packed_content_bytes(self.cache_dtype, size, size) if self._packs(layer) else None
         return heads * (packed if packed is not None else 2 * size * width)
+
+    def _turboquant_token_bytes(self) -> int:
+        geometry = self.geometry
+        heads, size = max(1, geometry.num_kv_heads // self.settings.tensor_parallel_size), geometry.head_size
+        packed = heads * _turboquant_bytes(self.cache_dtype, size)
+        if not self.skip_layers:
+            return packed
+        return math.lcm(packed, heads * 2 * size * ELEMENT_BYTES[self.settings.dtype])
+
+    def _packs(self, layer: Layer) -> bool:
+        choice = self.choice(layer, self.layer_dtype(layer))
+        return kernels.packs(self.backend(choice), self.cache_dtype)
 
     def _align_skipped(self) -> None:
         """Layers kept at full precision share the pool of quantized ones (``_align_heterogeneous_kv_block_size``)."""
@@ -343,15 +364,9 @@ class _Layout:
                 sharded=False,
                 format=(layer.state.formula,),
             )
-        if layer.kind == "indexer":
-            spec = CacheSpec(
-                "mla_attention",
-                layer.block_size or self.block_size,
-                content_bytes=layer.head_size * ELEMENT_BYTES[layer.dtype or "uint8"],
-                tokens_per_state=layer.tokens_per_state,
-                format=("indexer",),
-            )
-            return self._strided(spec, kernels.INDEXER, Choice(layer.head_size, "", ""))
+        own = kernels.BY_ROLE.get(layer.role)
+        if own is not None:
+            return self._own_spec(layer, own)
         cache_dtype = self.layer_dtype(layer)
         width = element_bytes(cache_dtype, settings.dtype)
         choice = self.choice(layer, cache_dtype)
@@ -397,6 +412,36 @@ class _Layout:
                 self.block_size, heads, content, format=form,
             )  # fmt: skip
         return self._strided(spec, backend, choice)
+
+    def _own_spec(self, layer: Layer, own: Backend) -> CacheSpec:
+        """A cache with its own format and kernels."""
+        settings = self.settings
+        width = ELEMENT_BYTES[settings.dtype] if layer.dtype == "model" else ELEMENT_BYTES.get(layer.dtype or "", 0)
+        width = width or element_bytes(self.cache_dtype, settings.dtype)
+        content = layer.bytes_per_state or (layer.head_size + layer.head_size_v) * width
+        heads, size = 1, layer.block_size or self.block_size
+        if layer.kind == "ring":
+            kind = "ring"
+            heads = layer.kv_heads
+            rings = ceil_div(size + settings.speculative_tokens, size)
+            size *= 1 << (rings - 1).bit_length()
+        elif layer.kind == "attention":
+            heads = rank_heads(layer.kv_heads, settings.tensor_parallel_size)
+            kind = "sliding_window" if layer.window is not None else "full_attention"
+        else:
+            kind = "sliding_window_mla" if layer.window is not None else "mla_attention"
+        spec = CacheSpec(
+            kind,
+            size,
+            heads,
+            content,
+            tokens_per_state=layer.tokens_per_state,
+            window=layer.window,
+            alignment=layer.alignment,
+            sharded=layer.kind != "ring",
+            format=(layer.role,),
+        )
+        return self._strided(spec, own, Choice(layer.head_size, "", "auto"))
 
     def _strided(self, spec: CacheSpec, backend: Backend, choice: Choice) -> CacheSpec:
         """Blocks must be whole kernel blocks apart (``v1/worker/utils.py:customize_attention_spec``)."""

@@ -232,13 +232,14 @@ def resolve_settings(
     if not release.in_flight_batches:
         batches = 1
 
+    stored = cache_dtype(geometry, given("kv_cache_dtype"), release)
     return Settings(
         tensor_parallel_size=tp,
         pipeline_parallel_size=pp,
         data_parallel_size=_whole(given("data_parallel_size"), 1),
         decode_context_parallel_size=_whole(given("decode_context_parallel_size"), 1),
         dtype=dtype,
-        cache_dtype=cache_dtype(geometry, given("kv_cache_dtype"), release),
+        cache_dtype=stored,
         max_model_len=length,
         auto_fit=auto_fit,
         block_size=given("block_size"),
@@ -253,12 +254,12 @@ def resolve_settings(
         blocks_override=given("num_gpu_blocks_override"),
         hybrid_manager=not given("disable_hybrid_kv_cache_manager"),
         mamba_dtype=str(given("mamba_cache_dtype") or "auto"),
-        mamba_ssm_dtype=str(given("mamba_ssm_cache_dtype") or "auto"),
+        mamba_ssm_dtype=_ssm_dtype(geometry, given("mamba_ssm_cache_dtype")),
         mamba_mode=str(given("mamba_cache_mode") or "none"),
         mamba_block_size=given("mamba_block_size"),
         speculative_tokens=spec_tokens,
         speculative=speculative,
-        skip_layers=tuple(str(item) for item in given("kv_cache_dtype_skip_layers") or ()),
+        skip_layers=_skip_layers(geometry, stored, given("kv_cache_dtype_skip_layers")),
         attention_backend=given("attention_backend") or env.get("VLLM_ATTENTION_BACKEND"),
         pooling=pooling,
         capability=capability,
@@ -267,6 +268,20 @@ def resolve_settings(
         reasons=tuple(reasons),
         unresolved=unresolved,
     )
+
+
+def _skip_layers(geometry: ModelGeometry, stored: str, requested: Any) -> tuple[str, ...]:
+    """Layers kept at the model's dtype: those asked for, and the first and last two of TurboQuant and UltraQuant."""
+    layers = {str(item) for item in requested or ()}
+    if (stored.startswith("turboquant_") or stored == "ultraquant_4bit") and not geometry.is_hybrid:
+        count = geometry.num_layers
+        edge = min(2, count // 2)
+        layers |= {str(index) for index in (*range(edge), *range(count - edge, count))}
+    return tuple(sorted(layers))
+
+
+def _ssm_dtype(geometry: ModelGeometry, requested: str | None) -> str:
+    return requested if requested and requested != "auto" else geometry.ssm_dtype or "auto"
 
 
 def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], reasons: list[str]) -> tuple[int, bool]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from kvgate.models.configuration import class_defaults
+
 Config = Mapping[str, Any]
 
 LayerKind = Literal[
@@ -19,6 +21,7 @@ LayerKind = Literal[
     "indexer",  # keys of a sparse attention's indexer
     "recurrent",  # a state of fixed size per request
     "cross",  # keys and values of the encoder's output
+    "ring",  # one block per request, whatever its length
     "encoder",  # bidirectional attention, no cache
 ]
 
@@ -432,34 +435,811 @@ _LFM2: Final = by_kind(
     },
 )
 
-FAMILIES: Final[dict[str, Family]] = {
-    "LlamaForCausalLM": Family(_DENSE_PLAN),
-    "MistralForCausalLM": Family(_DENSE_PLAN),
-    "Qwen2ForCausalLM": Family(each(_EVEN)),
-    "Qwen3ForCausalLM": Family(each(attention())),
-    "Qwen3MoeForCausalLM": Family(each(attention())),
-    "MixtralForCausalLM": Family(each(attention())),
-    "GemmaForCausalLM": Family(each(attention())),
-    "Gemma2ForCausalLM": Family(_DENSE_PLAN),
-    "Gemma3ForCausalLM": Family(_DENSE_PLAN),
-    "GptOssForCausalLM": Family(
-        each(
-            attention(
-                window=lambda c, i: int(c["sliding_window"]) if i % 2 == 0 and c.get("sliding_window") else None,
-                sink=True,
-            )
+# --- language models inside multimodal ones ---------------------------------------------------------------------------
+
+
+def fixed(architecture: str) -> Callable[[Config, Config], str | None]:
+    return lambda config, text: architecture
+
+
+def of_text(config: Config, text: Config) -> str | None:
+    """The architecture that the language model's own configuration names, or its model type implies."""
+    names = text.get("architectures")
+    if names:
+        return str(names[0])
+    row = class_defaults().get(str(text.get("model_type")), {})
+    return str(row["c"]) if "c" in row else str(text.get("model_type"))
+
+
+def inside(language_model: Callable[[Config, Config], str | None] = of_text, **flags: Any) -> Family:
+    """A multimodal model: its caches are its language model's."""
+    return Family(_DENSE_PLAN, language_model=language_model, multimodal=True, **flags)
+
+
+def _minicpmv(config: Config, text: Config) -> str | None:
+    version = config.get("version")
+    if version is None:
+        return (
+            "LlamaForCausalLM"
+            if config.get("hidden_size") == 2304 and config.get("query_num") == 64
+            else "MiniCPMForCausalLM"
         )
+    return {
+        "2.0": "MiniCPMForCausalLM", "2.5": "LlamaForCausalLM", "2.6": "Qwen2ForCausalLM", "4.0": "LlamaForCausalLM",
+        "4.5": "Qwen3ForCausalLM",
+    }.get(str(version))  # fmt: skip
+
+
+# --- rows with caches of their own ------------------------------------------------------------------------------------
+
+
+def _cohere_window(config: Config, index: int) -> int | None:
+    return by_layer_type(extra=1)(config, index)
+
+
+def _chatglm_kv(config: Config) -> int:
+    return number(config, "multi_query_group_num") if config.get("multi_query_attention") else query_heads(config)
+
+
+def _dbrx(config: Config, index: int) -> Iterable[Layer]:
+    heads = number(config, "n_heads")
+    size = number(config, "d_model") // heads
+    yield Layer(index, heads=heads, kv_heads=int(config["attn_config"]["kv_n_heads"]), head_size=size, head_size_v=size)
+
+
+def _expanded_latent(config: Config, index: int) -> Iterable[Layer]:
+    """Latent attention whose keys and values are stored per head."""
+    heads = query_heads(config)
+    size = number(config, "qk_nope_head_dim") + number(config, "qk_rope_head_dim")
+    yield Layer(index, heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+
+
+def _mimo_v2(config: Config, index: int) -> Iterable[Layer]:
+    """Layers with their own head sizes; values may be narrower than keys (``mimo_v2.py``)."""
+    pattern = config.get("hybrid_layer_pattern")
+    if pattern is None:
+        raise MissingFieldError("hybrid_layer_pattern")
+    prefix = "swa_" if pattern[index] == 1 else ""
+    size = number(config, prefix + "head_dim")
+    value = config.get(prefix + "v_head_dim")
+    window = number(config, "sliding_window_size") if prefix else None
+    yield Layer(
+        index,
+        heads=number(config, prefix + "num_attention_heads"),
+        kv_heads=number(config, prefix + "num_key_value_heads"),
+        head_size=size,
+        head_size_v=int(value) if value is not None else size,
+        window=window if window is None or window > -1 else None,
+        sink=bool(prefix and config.get("add_swa_attention_sink_bias")),
+    )
+
+
+def _step3p5(config: Config, index: int) -> Iterable[Layer]:
+    kinds = config.get("layer_types") or []
+    sliding = kinds[index] == "sliding_attention" if kinds else index % 2 == 0
+    heads, groups, size = config.get("num_attention_heads"), config.get("num_attention_groups"), config.get("head_dim")
+    other = config.get("attention_other_setting")
+    if other and kinds and kinds[index] == other["attention_type"]:
+        heads, groups, size = other["num_attention_heads"], other["num_attention_groups"], other["head_dim"]
+    width = int(size) if size else number(config, "hidden_size") // int(heads or 1)
+    window = config.get("sliding_window")
+    yield Layer(
+        index,
+        heads=int(heads or 0),
+        kv_heads=int(groups or 0),
+        head_size=width,
+        head_size_v=width,
+        window=int(window) if window and sliding else None,
+    )
+
+
+def _step3_text(config: Config, index: int) -> Iterable[Layer]:
+    size = number(config, "head_dim")
+    yield Layer(index, heads=query_heads(config), kv_heads=1, head_size=size, head_size_v=size)
+
+
+def _clip_text(config: Config, index: int) -> Iterable[Layer]:
+    """The text tower's layers take no cache settings: always the model's dtype."""
+    for layer in attention()(config, index):
+        yield replace(layer, dtype="model")
+
+
+def _hrm_text(config: Config) -> Iterable[Layer]:
+    """One cache per recurrence step and layer of the stacks."""
+    high, low = number(config, "H_cycles"), number(config, "L_cycles")
+    for index in range(number(config, "num_layers_per_stack") * high * (low + 1)):
+        heads, size = query_heads(config), head_size(config)
+        yield Layer(index, heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+
+
+def _loop_coder(config: Config) -> Iterable[Layer]:
+    """The layers run several times; later loops keep a window."""
+    count, loops = number(config, "num_hidden_layers"), number(config, "loop_num", 2)
+    window = number(config, "loop_window_size", 64)
+    for index in range(count):
+        for loop in range(loops):
+            size = even_head_size(config)
+            yield Layer(
+                index,
+                heads=query_heads(config),
+                kv_heads=kv_heads(config),
+                head_size=size,
+                head_size_v=size,
+                window=window if loop else None,
+            )
+
+
+def _zamba2(config: Config) -> Iterable[Layer]:
+    """Every layer holds a state; hybrid ones an attention layer each as well."""
+    state = mamba2(
+        product("mamba_expand", "hidden_size"),
+        "mamba_ngroups", "n_mamba_heads", "mamba_headdim", "mamba_d_state", "mamba_d_conv",
+    )(config)  # fmt: skip
+    heads, size = query_heads(config), number(config, "attention_head_dim")
+    for index, kind in enumerate(config["layers_block_type"]):
+        if kind == "hybrid":
+            yield Layer(index, heads=heads, kv_heads=kv_heads(config), head_size=size, head_size_v=size)
+    for index in range(len(config["layers_block_type"])):
+        yield Layer(index, "recurrent", state=state)
+
+
+def _whisper(config: Config) -> Iterable[Layer]:
+    heads = number(config, "decoder_attention_heads")
+    size = number(config, "d_model") // heads
+    for index in range(number(config, "decoder_layers")):
+        yield Layer(index, heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+        yield Layer(index, "cross", heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+
+
+def _cohere_asr(config: Config) -> Iterable[Layer]:
+    inner = config["transf_decoder"]["config_dict"]
+    heads = int(inner["num_attention_heads"])
+    size = int(inner["hidden_size"]) // heads
+    for index in range(int(inner["num_layers"])):
+        yield Layer(index, heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+        yield Layer(index, "cross", heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
+
+
+def _kimi_delta(config: Config) -> State:
+    inner = config.get("linear_attn_config") or {}
+    heads = int(inner.get("num_heads") or number(config, "linear_num_heads"))
+    width = int(inner.get("head_dim") or number(config, "linear_head_dim"))
+    kernel = int(inner.get("short_conv_kernel_size") or number(config, "linear_conv_kernel_dim"))
+    return State(
+        "kimi_delta", heads=heads, head_dim=width, state_size=width, groups=heads, conv_kernel=kernel, dtype="float32",
+        checkpoints=1,
+    )  # fmt: skip
+
+
+def _bailing_linear(config: Config) -> State:
+    return State("linear", heads=query_heads(config), head_dim=head_size(config))
+
+
+def _minimax_linear(config: Config) -> State:
+    return State("linear", heads=query_heads(config), head_dim=head_size(config))
+
+
+def _bailing_v25(config: Config, index: int) -> Iterable[Layer]:
+    group = number(config, "layer_group_size", 1)
+    if group > 0 and (index + 1) % group:
+        yield Layer(index, "recurrent", state=_bailing_linear(config))
+    else:
+        yield from mla()(config, index)
+
+
+def _bailing_v3(config: Config, index: int) -> Iterable[Layer]:
+    group, count = number(config, "layer_group_size", 1), number(config, "num_hidden_layers")
+    if (index + 1) % group == 0 or index >= count // group * group:
+        yield from mla()(config, index)
+    else:
+        heads, width = query_heads(config), number(config, "head_dim")
+        yield Layer(
+            index,
+            "recurrent",
+            state=State(
+                "kimi_delta",
+                heads=heads,
+                head_dim=width,
+                state_size=width,
+                groups=heads,
+                conv_kernel=number(config, "short_conv_kernel_size", 4),
+                dtype="float32",
+            ),  # fmt: skip
+        )
+
+
+def _kimi_linear(config: Config) -> Iterable[Layer]:
+    inner = config.get("linear_attn_config") or {}
+    delta = {layer - 1 for layer in inner.get("kda_layers") or ()}
+    kinds = config.get("layer_types")
+    for index in range(number(config, "num_hidden_layers")):
+        linear = index in delta if inner else bool(kinds and kinds[index] == "linear_attention")
+        if linear:
+            yield Layer(index, "recurrent", state=_kimi_delta(config))
+        else:
+            yield from mla()(config, index)
+
+
+def _deepseek_v4(config: Config, index: int) -> Iterable[Layer]:
+    """A window of latent vectors, compressed latent vectors, an indexer and the compressors' states."""
+    ratios = config.get("compress_ratios")
+    if ratios is None:
+        raise MissingFieldError("compress_ratios")
+    ratio = max(1, int(ratios[index]))
+    width, window = number(config, "head_dim"), number(config, "sliding_window")
+    heads = query_heads(config)
+    if ratio == 4:
+        size = number(config, "index_head_dim")
+        yield Layer(
+            index, "mla", kv_heads=1, head_size=size + size // 128 * 4, dtype="uint8", role="dsv4_indexer",
+            tokens_per_state=ratio, alignment=576,
+        )  # fmt: skip
+        yield _compressor(index, ratio, size)
+    yield Layer(
+        index, "mla", kv_heads=1, head_size=width, dtype="uint8", role="dsv4_window", bytes_per_state=584,
+        window=window, alignment=576, block_size=64,
+    )  # fmt: skip
+    if ratio > 1:
+        yield Layer(
+            index, "mla", heads=heads, kv_heads=1, head_size=width, dtype="uint8", role="dsv4_latent",
+            bytes_per_state=584, tokens_per_state=ratio, alignment=576,
+        )  # fmt: skip
+        yield _compressor(index, ratio, width)
+
+
+def _compressor(index: int, ratio: int, width: int) -> Layer:
+    overlap = 2 if ratio == 4 else 1
+    return Layer(
+        index, "mla", kv_heads=1, head_size=2 * overlap * width, dtype="float32", role="dsv4_state",
+        window=overlap * ratio, alignment=576, block_size=4 if ratio == 4 else 8,
+    )  # fmt: skip
+
+
+def _inkling(config: Config, index: int) -> Iterable[Layer]:
+    """Attention and, per layer, a window of four convolution streams (``models/inkling``)."""
+    local = index in (config.get("local_layer_ids") or ())
+    prefix = "swa_" if local else ""
+    heads, groups, size = (
+        number(config, prefix + "num_attention_heads"),
+        number(config, prefix + "num_key_value_heads"),
+        number(config, prefix + "head_dim"),
+    )
+    packed = 2 * size + 2 * (number(config, "hidden_size") // groups)
+    kernel = number(config, "sconv_kernel_size")
+    yield Layer(
+        index, kv_heads=groups, head_size=1 << (packed - 1).bit_length(), window=kernel, dtype="model",
+        role="inkling_conv", block_size=kernel,
+    )  # fmt: skip
+    yield Layer(
+        index,
+        heads=heads,
+        kv_heads=groups,
+        head_size=size,
+        head_size_v=size,
+        window=number(config, "sliding_window_size") if local else None,
+        role="inkling_attention",
+    )
+
+
+def _minimax_m3(config: Config, index: int) -> Iterable[Layer]:
+    sparse = config.get("sparse_attention_config") or {}
+    frequency = sparse.get("sparse_attention_freq")
+    kinds = config.get("layer_types")
+    chosen = bool(frequency[index]) if frequency else bool(kinds and kinds[index] == "minimax_m3_sparse")
+    if chosen:
+        width = int(sparse.get("sparse_index_dim") or number(config, "index_head_dim"))
+        yield Layer(index, "indexer", kv_heads=1, head_size=width, dtype="bfloat16", role="minimax_indexer")
+    for layer in attention()(config, index):
+        yield replace(layer, role="minimax_sparse") if chosen else layer
+
+
+def _glm5_next(config: Config, index: int) -> Iterable[Layer]:
+    kinds = config["layer_types"]
+    if kinds[index] == "linear_attention":
+        yield Layer(index, "recurrent", state=_kimi_delta(config))
+        return
+    if config.get("index_topk") is not None and _has_indexer(config, index):
+        width, pool = number(config, "index_head_dim"), number(config, "index_kpool")
+        yield Layer(
+            index, "indexer", kv_heads=1, head_size=width + width // 128 * 4, dtype="uint8", role="kpool_indexer",
+            tokens_per_state=pool,
+        )  # fmt: skip
+        yield Layer(
+            index, "ring", kv_heads=2, head_size=width, dtype="bfloat16", role="kpool_tail", tokens_per_state=1,
+            block_size=pool,
+        )  # fmt: skip
+    yield Layer(
+        index,
+        "mla",
+        heads=query_heads(config),
+        kv_heads=1,
+        head_size=number(config, "kv_lora_rank") + number(config, "qk_rope_head_dim", 0),
+        sparse=config.get("index_topk") is not None,
+    )
+
+
+def _hy_v4(config: Config, index: int) -> Iterable[Layer]:
+    kinds = config.get("layer_types")
+    sparse = "index_topk" in config and bool(kinds and kinds[index] == "indexed_attention")
+    yield from mla(sparse=sparse)(config, index)
+
+
+_MINIMAX_KINDS: Final = {
+    "linear_attention": recurrent(_minimax_linear),
+    "full_attention": attention(),
+}
+
+
+def _minimax_text(config: Config) -> Iterable[Layer]:
+    kinds = config.get("attn_type_list") or config.get("layer_types")
+    if not kinds:
+        raise MissingFieldError("attn_type_list")
+    for index, kind in enumerate(kinds[: number(config, "num_hidden_layers")]):
+        maker = _MINIMAX_KINDS["full_attention" if kind in (1, "full_attention") else "linear_attention"]
+        yield from maker(config, index)
+
+
+def _plamo3_window(config: Config, index: int) -> int | None:
+    windows = config.get("interleaved_sliding_window") or config.get("sliding_window")
+    if isinstance(windows, (list, tuple)):
+        return int(windows[index]) if windows[index] is not None else None
+    return by_layer_type()(config, index)
+
+
+def _pangu_window(config: Config, index: int) -> int | None:
+    windows = config.get("interleaved_sliding_window")
+    if isinstance(windows, (list, tuple)):
+        return int(windows[index % len(windows)])
+    return int(windows) if windows is not None else None
+
+
+def _exaone_moe_window(config: Config, index: int) -> int | None:
+    if config["layer_types"][index] == "full_attention":
+        return None
+    windows = config.get("sliding_windows")
+    return int(windows[index]) if windows else by_layer_type()(config, index)
+
+
+def _minimax_m2_window(config: Config, index: int) -> int | None:
+    windows = config.get("attn_window_size")
+    return int(windows) if isinstance(windows, int) and windows > 0 else None
+
+
+def _muse_window(config: Config, index: int) -> int | None:
+    theta = config.get("layer_rope_theta")
+    if not theta or not theta[index]:
+        return None
+    return int(config["sliding_window"]) if config.get("sliding_window") else None
+
+
+def _molmo_kv(config: Config) -> int:
+    return number(config, "num_key_value_heads", query_heads(config))
+
+
+def _moondream3(config: Config, index: int) -> Iterable[Layer]:
+    heads = number(config, "n_heads")
+    size = number(config, "dim") // heads
+    yield Layer(index, heads=heads, kv_heads=number(config, "n_kv_heads"), head_size=size, head_size_v=size)
+
+
+def _step1_kv(config: Config) -> int:
+    return number(config, "num_attention_groups", 1)
+
+
+_WINDOWED: Final = attention(window=by_layer_type())
+_GRANITE: Final = attention(
+    window=by_layer_type(),
+    sink=lambda c, i: bool(c.get("attention_sinks", c.get("layer_types") is not None)),
+)
+_COHERE2: Final = attention(window=_cohere_window)
+_PLAIN: Final = Family(each(attention()))
+_EVEN_FAMILY: Final = Family(_EVEN_PLAN)
+_DENSE_FAMILY: Final = Family(_DENSE_PLAN)
+_BIDIRECTIONAL: Final = Family(_ENCODER, runner="pooling", encoder_only=True, default_seq_pooling="CLS")
+_GEMMA4: Final = Family(each(_per_layer_attention))
+_GEMMA3N: Final = Family(each(attention(window=by_layer_type(), shared=_gemma3n_shared)))
+_GPT_OSS: Final = Family(
+    each(
+        attention(
+            window=lambda c, i: int(c["sliding_window"]) if i % 2 == 0 and c.get("sliding_window") else None,
+            sink=True,
+        )
+    )
+)
+_MLA: Final = Family(_DEEPSEEK)
+_STEP3P5: Final = Family(each(_step3p5), window_everywhere=False)
+_MIMO_V2: Final = Family(each(_mimo_v2), window_everywhere=False)
+_GDN_FAMILY: Final = Family(_QWEN_NEXT, hybrid=True)
+_QWEN35_MM: Final = Family(_QWEN_NEXT, hybrid=True, multimodal=True, ssm_dtype_key="mamba_ssm_dtype")
+_NEMOTRON_FAMILY: Final = Family(
+    _NEMOTRON_H, hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
+)
+_KIMI: Final = Family(_kimi_linear, hybrid=True)
+_DSV4: Final = Family(each(_deepseek_v4))
+_INKLING: Final = Family(each(_inkling), window_everywhere=False)
+_JAMBA_PLAN: Final = by_kind(
+    "layers_block_type",
+    {
+        "mamba": recurrent(mamba1(product("mamba_expand", "hidden_size"), "mamba_d_state", "mamba_d_conv")),
+        "attention": _EVEN,
+    },
+)
+_BAMBA_PLAN: Final = by_kind(
+    "layers_block_type",
+    {"linear_attention": _HYBRID_MAMBA2, "mamba": _HYBRID_MAMBA2, "full_attention": _EVEN, "attention": _EVEN},
+)
+
+FAMILIES: Final[dict[str, Family]] = {
+    # decoders with the same attention throughout, or windows by ``layer_types``
+    "AfmoeForCausalLM": _DENSE_FAMILY,
+    "ApertusForCausalLM": _DENSE_FAMILY,
+    "AquilaForCausalLM": _DENSE_FAMILY,
+    "AquilaModel": _DENSE_FAMILY,
+    "ArceeForCausalLM": _DENSE_FAMILY,
+    "ArcticForCausalLM": _EVEN_FAMILY,
+    "BaiChuanForCausalLM": _EVEN_FAMILY,
+    "BaichuanForCausalLM": _EVEN_FAMILY,
+    "BailingMoeForCausalLM": _PLAIN,
+    "BailingMoeV2ForCausalLM": _PLAIN,
+    "BloomForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "ChatGLMForConditionalGeneration": Family(each(attention(size=even_head_size, kv=_chatglm_kv), at("num_layers"))),
+    "ChatGLMModel": Family(each(attention(size=even_head_size, kv=_chatglm_kv), at("num_layers"))),
+    "Cohere2ForCausalLM": Family(each(_COHERE2)),
+    "Cohere2MoeForCausalLM": Family(each(_COHERE2)),
+    "CohereForCausalLM": _PLAIN,
+    "CwmForCausalLM": _DENSE_FAMILY,
+    "DbrxForCausalLM": Family(each(_dbrx, at("n_layers"))),
+    "DeciLMForCausalLM": Family(_nas_layers),
+    "DeepseekForCausalLM": _EVEN_FAMILY,
+    "Dots1ForCausalLM": _PLAIN,
+    "Ernie4_5ForCausalLM": _DENSE_FAMILY,
+    "Ernie4_5_MoeForCausalLM": _PLAIN,
+    "Exaone4ForCausalLM": _DENSE_FAMILY,
+    "ExaoneForCausalLM": Family(
+        each(attention(), lambda c: number(c, "num_layers", number(c, "num_hidden_layers", 0)))
     ),
-    "Phi3ForCausalLM": Family(_DENSE_PLAN),
-    "DeepseekV2ForCausalLM": Family(_DEEPSEEK),
-    "DeepseekV3ForCausalLM": Family(_DEEPSEEK),
-    "DeepseekV32ForCausalLM": Family(_DEEPSEEK),
-    "GlmMoeDsaForCausalLM": Family(_DEEPSEEK),
+    "ExaoneMoEForCausalLM": Family(each(attention(window=_exaone_moe_window))),
+    "ExaoneMoeForCausalLM": Family(each(attention(window=_exaone_moe_window))),
+    "Fairseq2LlamaForCausalLM": _DENSE_FAMILY,
+    "FalconForCausalLM": Family(each(attention(size=even_head_size, kv=_falcon_kv))),
+    "FlexOlmoForCausalLM": _DENSE_FAMILY,
+    "GPT2LMHeadModel": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "GPTBigCodeForCausalLM": Family(each(attention(size=even_head_size))),
+    "GPTJForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "GPTNeoXForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "Gemma2ForCausalLM": _DENSE_FAMILY,
+    "Gemma3ForCausalLM": _DENSE_FAMILY,
+    "Gemma3nForCausalLM": _GEMMA3N,
+    "Gemma4ForCausalLM": _GEMMA4,
+    "GemmaForCausalLM": _PLAIN,
+    "Glm4ForCausalLM": _PLAIN,
+    "Glm4MoeForCausalLM": _PLAIN,
+    "GlmForCausalLM": _DENSE_FAMILY,
+    "GptOssForCausalLM": _GPT_OSS,
+    "GraniteForCausalLM": Family(each(_GRANITE)),
+    "GraniteMoeForCausalLM": Family(
+        each(attention(size=even_head_size, window=by_layer_type(), sink=lambda c, i: c.get("layer_types") is not None))
+    ),
+    "GraniteMoeSWAForCausalLM": Family(
+        each(attention(size=even_head_size, window=by_layer_type(), sink=lambda c, i: c.get("layer_types") is not None))
+    ),
+    "GraniteMoeSharedForCausalLM": Family(
+        each(attention(size=even_head_size, window=by_layer_type(), sink=lambda c, i: c.get("layer_types") is not None))
+    ),
+    "GraniteSWAForCausalLM": Family(each(_GRANITE)),
+    "Grok1ForCausalLM": _EVEN_FAMILY,
+    "Grok1ModelForCausalLM": _EVEN_FAMILY,
+    "HYV3ForCausalLM": _PLAIN,
+    "HrmTextForCausalLM": Family(_hrm_text, non_causal=True),
+    "HunYuanDenseV1ForCausalLM": _DENSE_FAMILY,
+    "HunYuanMoEV1ForCausalLM": _DENSE_FAMILY,
+    "HyperCLOVAXForCausalLM": _PLAIN,
+    "IQuestCoderForCausalLM": _DENSE_FAMILY,
+    "IQuestLoopCoderForCausalLM": Family(_loop_coder),
+    "InternLM2ForCausalLM": _EVEN_FAMILY,
+    "InternLM2VEForCausalLM": _EVEN_FAMILY,
+    "InternLM3ForCausalLM": _DENSE_FAMILY,
+    "InternLMForCausalLM": _DENSE_FAMILY,
+    "JAISLMHeadModel": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "Jais2ForCausalLM": _DENSE_FAMILY,
+    "K2HorizonForCausalLM": _PLAIN,
+    "LagunaForCausalLM": Family(_DENSE_PLAN, window_everywhere=False),
+    "Llama4ForCausalLM": Family(each(_llama4)),
+    "LlamaForCausalLM": _DENSE_FAMILY,
+    "MPTForCausalLM": _EVEN_FAMILY,
+    "MellumForCausalLM": _DENSE_FAMILY,
+    "MiMoForCausalLM": _EVEN_FAMILY,
+    "MiMoV2FlashForCausalLM": _MIMO_V2,
+    "MiMoV2ForCausalLM": _MIMO_V2,
+    "MiniCPM3ForCausalLM": Family(each(_expanded_latent)),
+    "MiniCPMForCausalLM": _EVEN_FAMILY,
+    "MiniMaxM2ForCausalLM": Family(each(attention(window=_minimax_m2_window))),
+    "MiniMaxM3SparseForCausalLM": Family(each(_minimax_m3)),
+    "Ministral3ForCausalLM": _DENSE_FAMILY,
+    "MistralForCausalLM": _DENSE_FAMILY,
+    "MixtralForCausalLM": _PLAIN,
+    "MptForCausalLM": _EVEN_FAMILY,
+    "MuseGlimmerForCausalLM": Family(each(attention(window=_muse_window)), window_everywhere=False),
+    "NanbeigeForCausalLM": _DENSE_FAMILY,
+    "NemotronForCausalLM": _PLAIN,
+    "OPTForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "Olmo2ForCausalLM": _DENSE_FAMILY,
+    "Olmo3ForCausalLM": _DENSE_FAMILY,
+    "OlmoForCausalLM": _DENSE_FAMILY,
+    "OlmoeForCausalLM": _EVEN_FAMILY,
+    "OrionForCausalLM": _EVEN_FAMILY,
+    "OuroForCausalLM": _PLAIN,
+    "PanguEmbeddedForCausalLM": Family(each(attention(window=_pangu_window))),
+    "Param2MoEForCausalLM": _PLAIN,
+    "PersimmonForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "Phi3ForCausalLM": _DENSE_FAMILY,
+    "PhiForCausalLM": Family(each(attention(size=even_head_size))),
+    "PhiMoEForCausalLM": _PLAIN,
+    "Plamo3ForCausalLM": Family(each(attention(window=_plamo3_window))),
+    "QWenLMHeadModel": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "Qwen2ForCausalLM": _EVEN_FAMILY,
+    "Qwen2MoeForCausalLM": _EVEN_FAMILY,
+    "Qwen3ForCausalLM": _PLAIN,
+    "Qwen3MoeForCausalLM": _PLAIN,
+    "RWForCausalLM": Family(each(attention(size=even_head_size, kv=_falcon_kv))),
+    "Rnj1ForCausalLM": Family(each(attention(window=by_layer_type()))),
+    "SarvamMoEForCausalLM": _PLAIN,
+    "SeedOssForCausalLM": _DENSE_FAMILY,
+    "SmolLM3ForCausalLM": _DENSE_FAMILY,
+    "SolarForCausalLM": _PLAIN,
+    "StableLMEpochForCausalLM": _EVEN_FAMILY,
+    "StableLmForCausalLM": _EVEN_FAMILY,
+    "Starcoder2ForCausalLM": _DENSE_FAMILY,
+    "Step1ForCausalLM": Family(each(attention(size=even_head_size, kv=_step1_kv))),
+    "Step3TextForCausalLM": Family(each(_step3_text)),
+    "Step3p5ForCausalLM": _STEP3P5,
+    "TeleChat2ForCausalLM": _DENSE_FAMILY,
+    "TeleChat3ForCausalLM": _DENSE_FAMILY,
+    "TeleChatForCausalLM": _DENSE_FAMILY,
+    "TeleFLMForCausalLM": _DENSE_FAMILY,
+    "VaultGemmaForCausalLM": _DENSE_FAMILY,
+    "XverseForCausalLM": _DENSE_FAMILY,
+    # latent attention
+    "AXK1ForCausalLM": _MLA,
+    "DeepseekV2ForCausalLM": _MLA,
+    "DeepseekV32ForCausalLM": _MLA,
+    "DeepseekV3ForCausalLM": _MLA,
+    "DeepseekV4ForCausalLM": _DSV4,
+    "Glm4MoeLiteForCausalLM": _MLA,
+    "GlmMoeDsaForCausalLM": _MLA,
+    "HYV4ForCausalLM": Family(each(_hy_v4)),
+    "LongcatFlashForCausalLM": Family(each(mla(per_layer=2), at("num_layers"))),
+    "LongcatFlashNgramForCausalLM": Family(each(mla(per_layer=2), at("num_layers"))),
+    "MistralLarge3ForCausalLM": _MLA,
+    "PanguUltraMoEForCausalLM": _MLA,
+    "SarvamMLAForCausalLM": _MLA,
+    # recurrent and hybrid
+    "BailingMoeV2_5ForCausalLM": Family(each(_bailing_v25), hybrid=True),
+    "BailingMoeV3ForCausalLM": Family(each(_bailing_v3), hybrid=True),
+    "BambaForCausalLM": Family(_BAMBA_PLAN, hybrid=True),
+    "FalconH1ForCausalLM": Family(
+        each(together(recurrent(mamba2(_falcon_h1_inner, *_MAMBA2_D)), attention())), hybrid=True
+    ),
+    "FalconMambaForCausalLM": Family(each(recurrent(mamba1(at("intermediate_size")))), attention_free=True),
+    "Glm5NextForCausalLM": Family(each(_glm5_next), hybrid=True),
+    "GraniteMoeHybridForCausalLM": Family(
+        by_kind(
+            "layer_types",
+            {"linear_attention": _HYBRID_MAMBA2, "full_attention": _EVEN, "mamba": _HYBRID_MAMBA2, "attention": _EVEN},
+        ),
+        hybrid=True,
+    ),
+    "InklingForCausalLM": _INKLING,
+    "JambaForCausalLM": Family(_JAMBA_PLAN, hybrid=True),
+    "KimiLinearForCausalLM": _KIMI,
+    "Lfm2ForCausalLM": Family(_LFM2, hybrid=True),
+    "Lfm2MoeForCausalLM": Family(_LFM2, hybrid=True),
+    "Mamba2ForCausalLM": Family(
+        each(
+            recurrent(
+                mamba2(
+                    lambda c: number(c, "intermediate_size", int(c["expand"] * c["hidden_size"])),
+                    "n_groups",
+                    "num_heads",
+                    "head_dim",
+                    "state_size",
+                    "conv_kernel",
+                )  # fmt: skip
+            )
+        ),
+        attention_free=True,
+    ),
+    "MambaForCausalLM": Family(each(recurrent(mamba1(at("intermediate_size")))), attention_free=True),
+    "MiniMaxForCausalLM": Family(_minimax_text, hybrid=True),
+    "MiniMaxM1ForCausalLM": Family(_minimax_text, hybrid=True),
+    "MiniMaxText01ForCausalLM": Family(_minimax_text, hybrid=True),
+    "NemotronHForCausalLM": _NEMOTRON_FAMILY,
+    "NemotronHPuzzleForCausalLM": _NEMOTRON_FAMILY,
+    "OlmoHybridForCausalLM": Family(
+        by_kind("layer_types", {"linear_attention": _GDN, "full_attention": _EVEN}), hybrid=True
+    ),
+    "Qwen3NextForCausalLM": _GDN_FAMILY,
+    "Qwen3_5ForCausalLM": Family(_QWEN_NEXT, hybrid=True, ssm_dtype_key="mamba_ssm_dtype"),
+    "Qwen3_5MoeForCausalLM": Family(_QWEN_NEXT, hybrid=True, ssm_dtype_key="mamba_ssm_dtype"),
+    "Zamba2ForCausalLM": Family(_zamba2, hybrid=True),
+    # encoders, embeddings, classifiers
+    "BertForMaskedLM": _BIDIRECTIONAL,
+    "BertForSequenceClassification": _BIDIRECTIONAL,
+    "BertForTokenClassification": _BIDIRECTIONAL,
+    "BertModel": _BIDIRECTIONAL,
+    "BertSpladeSparseEmbeddingModel": _BIDIRECTIONAL,
+    "BgeM3EmbeddingModel": _BIDIRECTIONAL,
+    "CLIPModel": Family(each(_clip_text), runner="pooling", multimodal=True),
+    "GteModel": _BIDIRECTIONAL,
+    "GteNewForSequenceClassification": _BIDIRECTIONAL,
+    "GteNewModel": _BIDIRECTIONAL,
+    "HF_ColBERT": _BIDIRECTIONAL,
+    "ModernBertForSequenceClassification": _BIDIRECTIONAL,
+    "ModernBertForTokenClassification": _BIDIRECTIONAL,
+    "ModernBertModel": _BIDIRECTIONAL,
+    "NomicBertModel": _BIDIRECTIONAL,
+    "OpenAIPrivacyFilterForTokenClassification": _BIDIRECTIONAL,
+    "RobertaForMaskedLM": _BIDIRECTIONAL,
+    "RobertaForSequenceClassification": _BIDIRECTIONAL,
+    "RobertaForTokenClassification": _BIDIRECTIONAL,
+    "RobertaModel": _BIDIRECTIONAL,
+    "SiglipModel": _BIDIRECTIONAL,
+    "XLMRobertaForSequenceClassification": _BIDIRECTIONAL,
+    "XLMRobertaForTokenClassification": _BIDIRECTIONAL,
+    "XLMRobertaModel": _BIDIRECTIONAL,
+    "GPT2ForSequenceClassification": Family(each(attention(size=even_head_size, kv=query_heads)), runner="pooling"),
+    "Gemma2Model": Family(_DENSE_PLAN, runner="pooling"),
+    "Gemma3TextModel": Family(_DENSE_PLAN, runner="pooling"),
+    "JambaForSequenceClassification": Family(_JAMBA_PLAN, runner="pooling", hybrid=True),
+    "LlamaModel": _DENSE_FAMILY,
+    "MistralModel": _DENSE_FAMILY,
+    "Qwen2ForProcessRewardModel": Family(_EVEN_PLAN, runner="pooling"),
+    "Qwen2ForRewardModel": Family(_EVEN_PLAN, runner="pooling"),
+    "Qwen2Model": _EVEN_FAMILY,
+    # encoder-decoder
+    "CohereAsrForConditionalGeneration": Family(_cohere_asr, multimodal=True, encoder_decoder=True),
+    "WhisperForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
+    # multimodal: the language model's caches
+    "AriaForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
+    "AudioFlamingo3ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "AyaVisionForConditionalGeneration": inside(fixed("Cohere2ForCausalLM")),
+    "BagelForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "BailingMoeV3VLForConditionalGeneration": inside(fixed("BailingMoeV3ForCausalLM"), hybrid=True),
+    "BeeForConditionalGeneration": inside(),
+    "Blip2ForConditionalGeneration": inside(),
+    "Cohere2VisionForConditionalGeneration": inside(),
+    "ColModernVBertForRetrieval": Family(_ENCODER, runner="pooling", encoder_only=True, multimodal=True),
+    "ColQwen3": inside(fixed("Qwen3ForCausalLM"), runner="pooling"),
+    "Cosmos3EdgeForConditionalGeneration": Family(each(attention()), multimodal=True),
+    "Cosmos3ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "DeepseekOCR2ForCausalLM": inside(),
+    "DeepseekOCRForCausalLM": inside(),
+    "DeepseekV4ForConditionalGeneration": Family(each(_deepseek_v4), multimodal=True),
+    "DeepseekVLV2ForCausalLM": inside(),
+    "DotsOCRForCausalLM": inside(fixed("Qwen2ForCausalLM")),
+    "Eagle2_5_VLForConditionalGeneration": inside(),
+    "Emu3ForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
+    "Ernie4_5_VLMoeForConditionalGeneration": Family(each(attention()), multimodal=True),
+    "Exaone4_5_ForConditionalGeneration": inside(fixed("Exaone4ForCausalLM")),
+    "FireRedASR2ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "FunASRForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "FunAudioChatForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "Gemma3ForConditionalGeneration": inside(fixed("Gemma3ForCausalLM")),
+    "Gemma3nForConditionalGeneration": inside(fixed("Gemma3nForCausalLM")),
+    "Gemma4ForConditionalGeneration": inside(fixed("Gemma4ForCausalLM")),
+    "Gemma4UnifiedForConditionalGeneration": inside(fixed("Gemma4ForCausalLM")),
+    "Glm4vForConditionalGeneration": inside(fixed("Glm4ForCausalLM")),
+    "Glm4vMoeForConditionalGeneration": inside(fixed("Glm4MoeForCausalLM")),
+    "Glm5NextForConditionalGeneration": inside(fixed("Glm5NextForCausalLM"), hybrid=True),
+    "GlmAsrForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
+    "GlmOcrForConditionalGeneration": inside(fixed("Glm4ForCausalLM")),
+    "GLM4VForCausalLM": Family(each(attention(size=even_head_size, kv=_chatglm_kv), at("num_layers")), multimodal=True),
+    "Granite4VisionForConditionalGeneration": inside(fixed("GraniteForCausalLM")),
+    "GraniteSpeechForConditionalGeneration": inside(),
+    "GraniteSpeechPlusForConditionalGeneration": inside(),
+    "H2OVLChatModel": inside(),
+    "HCXVisionV2ForCausalLM": inside(),
+    "HunYuanVLForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
+    "Idefics3ForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
+    "InklingForConditionalGeneration": Family(each(_inkling), multimodal=True, window_everywhere=False),
+    "InternS1ForConditionalGeneration": inside(),
+    "InternS1ProForConditionalGeneration": Family(each(attention()), multimodal=True),
+    "InternS2MobiusForConditionalGeneration": _QWEN35_MM,
+    "InternS2PreviewForConditionalGeneration": _QWEN35_MM,
+    "InternVLChatModel": inside(),
+    "InternVLForConditionalGeneration": inside(),
+    "IsaacForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "KananaVForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
+    "KeyeForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "KeyeVL1_5ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "KimiK25ForConditionalGeneration": inside(fixed("DeepseekV2ForCausalLM")),
+    "KimiK3ForConditionalGeneration": inside(fixed("KimiLinearForCausalLM"), hybrid=True),
+    "KimiVLForConditionalGeneration": inside(fixed("DeepseekV2ForCausalLM")),
+    "Lfm2VlForConditionalGeneration": inside(hybrid=True),
+    "LightOnOCRForConditionalGeneration": inside(),
+    "Llama4ForConditionalGeneration": inside(fixed("Llama4ForCausalLM")),
+    "Llama_Nemotron_Nano_VL": inside(),
+    "LlavaForConditionalGeneration": inside(),
+    "LlavaNextForConditionalGeneration": inside(),
+    "LlavaNextVideoForConditionalGeneration": inside(),
+    "LlavaOnevision2ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "LlavaOnevisionForConditionalGeneration": inside(),
+    "MantisForConditionalGeneration": inside(),
+    "MiDashengLMModel": inside(fixed("Qwen2ForCausalLM")),
+    "MiMoV2OmniForCausalLM": Family(each(_mimo_v2), multimodal=True, window_everywhere=False),
+    "MiniCPMO": inside(_minicpmv),
+    "MiniCPMV": inside(_minicpmv),
+    "MiniCPMV4_6ForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
+    "MiniCPMV4_7ForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
+    "MiniMaxM3SparseForConditionalGeneration": Family(each(_minimax_m3), multimodal=True),
+    "MiniMaxVL01ForConditionalGeneration": inside(fixed("MiniMaxText01ForCausalLM"), hybrid=True),
+    "Mistral3ForConditionalGeneration": inside(),
+    "Molmo2ForConditionalGeneration": Family(each(attention()), multimodal=True),
+    "MolmoForCausalLM": Family(each(attention(size=even_head_size, kv=_molmo_kv)), multimodal=True),
+    "Moondream3ForCausalLM": Family(each(_moondream3, at("n_layers")), multimodal=True),
+    "MoonshotKimiaForCausalLM": inside(fixed("Qwen2ForCausalLM")),
+    "MossTranscribeDiarizeForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "MuseGlimmerForConditionalGeneration": Family(
+        each(attention(window=_muse_window)), multimodal=True, window_everywhere=False
+    ),
+    "NVLM_D": inside(),
+    "NemotronH_Nano_Omni_Reasoning_V3": inside(
+        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
+    ),
+    "NemotronH_Nano_VL_V2": inside(hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"),
+    "NemotronH_Omni_Reasoning_V3": inside(
+        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
+    ),
+    "NemotronH_Super_Omni_Reasoning_V3": inside(
+        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
+    ),
+    "OpenCUAForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "OpenPanguVLForConditionalGeneration": inside(fixed("PanguEmbeddedForCausalLM")),
+    "OpenVLAForActionPrediction": inside(),
+    "Ovis": inside(),
+    "Ovis2_5": inside(),
+    "Ovis2_6ForCausalLM": inside(),
+    "Ovis2_6_MoeForCausalLM": inside(),
+    "PaddleOCRVLForConditionalGeneration": inside(fixed("Ernie4_5ForCausalLM")),
+    "PaliGemmaForConditionalGeneration": inside(),
+    "Phi3VForCausalLM": inside(fixed("LlamaForCausalLM")),
+    "Phi4ForCausalLMV": inside(fixed("Phi3ForCausalLM")),
+    "Phi4MMForCausalLM": inside(fixed("LlamaForCausalLM")),
+    "PixtralForConditionalGeneration": inside(),
+    "QianfanOCRForConditionalGeneration": inside(),
+    "Qwen2AudioForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "Qwen2VLForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "Qwen2_5OmniForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "Qwen2_5OmniModel": inside(fixed("Qwen2ForCausalLM")),
+    "Qwen2_5_VLForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "Qwen3ASRForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "Qwen3ASRRealtimeGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "Qwen3OmniMoeForConditionalGeneration": inside(fixed("Qwen3MoeForCausalLM")),
+    "Qwen3VLForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "Qwen3VLMoeForConditionalGeneration": inside(fixed("Qwen3MoeForCausalLM")),
+    "Qwen3_5ForConditionalGeneration": _QWEN35_MM,
+    "Qwen3_5MoeForConditionalGeneration": _QWEN35_MM,
+    "RForConditionalGeneration": inside(),
+    "SkyworkR1VChatModel": inside(),
+    "SmolVLMForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
+    "Step3VLForConditionalGeneration": inside(fixed("Step3TextForCausalLM")),
+    "Step3p7ForConditionalGeneration": inside(fixed("Step3p5ForCausalLM"), window_everywhere=False),
+    "StepVLForConditionalGeneration": inside(),
+    "UltravoxModel": inside(),
+    "VibeVoiceAsrForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
+    "VoxtralForConditionalGeneration": inside(),
 }
 
 # Names that a checkpoint uses for another row.
-ALIASES: Final[Mapping[str, str]] = {"LLaMAForCausalLM": "LlamaForCausalLM"}
+ALIASES: Final[Mapping[str, str]] = {"LLaMAForCausalLM": "LlamaForCausalLM", "HfMoondream": "Moondream3ForCausalLM"}
 # Architectures that vLLM replaces when a key of the configuration is set: (key, written, served).
-REWRITES: Final[tuple[tuple[str, str, str], ...]] = ()
-# Checkpoints without an ``architectures`` entry.
-ARCHITECTURE_OF_TYPE: Final[Mapping[str, str]] = {}
+REWRITES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("vision_n_layers", "DeepseekV4ForCausalLM", "DeepseekV4ForConditionalGeneration"),
+    ("vision_config", "MiMoV2FlashForCausalLM", "MiMoV2OmniForCausalLM"),
+    ("vision_config", "MiMoV2ForCausalLM", "MiMoV2OmniForCausalLM"),
+)
+
+
+def architecture_of_type(model_type: str) -> str:
+    """What a checkpoint without an ``architectures`` entry is served as."""
+    return str(class_defaults().get(model_type, {}).get("m", ""))

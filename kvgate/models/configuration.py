@@ -43,6 +43,11 @@ _SAME_DEFAULTS: Final = {"mimo": "qwen2", "kimi_k2": "deepseek_v3", "deepseek_v3
 # Names under which a language model's configuration is nested, in the order they are looked for.
 _TEXT_KEYS: Final = ("text_encoder", "decoder", "generator", "text_config")
 
+# Nested parts that a file may state one level higher: (outer key, keys that belong inside).
+_HOISTED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "qwen3_asr": ("thinker_config", ("audio_config", "text_config")),
+}
+
 # Older files of these types hold the language model's keys at the top.
 _FLAT_TEXT: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "hunyuan_vl"})
 
@@ -100,6 +105,9 @@ def _fill(raw: Mapping[str, Any], model_type: str) -> tuple[Config, bool]:
     if model_type in _FLAT_TEXT and "text_config" not in values:
         keys = table[nested["text_config"]]["d"]
         values["text_config"] = {key: values[key] for key in values if key in keys or key.startswith("rope_")}
+    if model_type in _HOISTED and values.get(_HOISTED[model_type][0]) is None:
+        outer, keys_inside = _HOISTED[model_type]
+        values[outer] = {key: values[key] for key in keys_inside if values.get(key) is not None}
     for key, value in values.items():
         if key == "torch_dtype":
             if value is not None and result.get("dtype") is None:
@@ -293,7 +301,9 @@ def _global_layers(heads_default: Any = None) -> Rule:
     """Gemma 4: full-attention layers have their own head size and, optionally, their own KV heads."""
 
     def rule(config: Config) -> None:
-        if "per_layer_config" in config:
+        given = config.get("per_layer_config")
+        if isinstance(given, Mapping):
+            config["per_layer_config"] = {int(index): change for index, change in given.items()}
             return
         change: Config = {"head_dim": config.get("global_head_dim") or 512}
         heads = config.get("num_global_key_value_heads", heads_default)

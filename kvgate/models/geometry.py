@@ -37,6 +37,7 @@ class ModelGeometry:
             names none (vLLM then assumes 2,048).
         auto_max_model_len: what ``--max-model-len`` defaults to (differs for LongRoPE).
         sliding_window: the model's window where every layer has it (vLLM's ``cache_config.sliding_window``).
+        ssm_dtype: dtype that the model asks for its recurrent states.
         quantization_method: ``quant_method`` of the checkpoint's quantization configuration, lower case.
     """
 
@@ -71,6 +72,7 @@ class ModelGeometry:
     is_attention_free: bool = False
     is_encoder_decoder: bool = False
     is_mm_prefix: bool = False
+    ssm_dtype: str | None = None
     tie_word_embeddings: bool = False
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -176,6 +178,7 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
         is_attention_free=family.attention_free,
         is_encoder_decoder=family.encoder_decoder,
         is_mm_prefix=_mm_prefix(config, text, model_type),
+        ssm_dtype=_ssm_dtype(family, architectures.FAMILIES.get(text_architecture), text),
         tie_word_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         files=model.files,
     )
@@ -183,7 +186,7 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
 
 def _architecture(config: Mapping[str, Any]) -> str:
     names = config.get("architectures") or []
-    name = str(names[0]) if names else architectures.ARCHITECTURE_OF_TYPE.get(str(config.get("model_type")), "")
+    name = str(names[0]) if names else architectures.architecture_of_type(str(config.get("model_type")))
     for test, old, new in architectures.REWRITES:
         if name == old and config.get(test):
             return new
@@ -286,6 +289,14 @@ def _lengths(text: Mapping[str, Any]) -> tuple[int | None, int | None]:
     if any(rope.get("rope_type") == "longrope" for rope in ropes):
         auto = float(text.get("original_max_position_embeddings") or derived)
     return int(derived), int(auto)
+
+
+def _ssm_dtype(family: Family, inner: Family | None, text: Mapping[str, Any]) -> str | None:
+    row = family if family.ssm_dtype_key or inner is None else inner
+    if row.ssm_dtype_key is None or (row is inner and inner is not family):
+        return None
+    value = text.get(row.ssm_dtype_key) or row.ssm_dtype_default
+    return str(value) if value else None
 
 
 def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
