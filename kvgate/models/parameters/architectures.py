@@ -301,6 +301,7 @@ QWEN3_MOE: Final = Decoder(
         sparse=Experts(
             count_of="num_experts",
             width="moe_intermediate_size",
+            gate_quantized=True,
             shared="shared_expert_intermediate_size|=0",
             shared_name="shared_expert",
             shared_gate=_present("shared_expert_intermediate_size"),
@@ -561,6 +562,7 @@ JAMBA: Final = Decoder(
         sparse=Experts("feed_forward", "num_experts", "intermediate_size", gate="router"),
         dense=GatedMLP("feed_forward"),
     ),
+    tie="never",
 )
 GRANITE_HYBRID: Final = Decoder(
     by(
@@ -906,6 +908,7 @@ GEMMA4: Final = Decoder(
         norm="head",
         head_dim=per_layer_value("head_dim"),
         kv_heads=per_layer_value("num_key_value_heads"),
+        shared_kv=_shares_kv,
     ),
     GatedMLP(
         width=lambda keys, layer: (

@@ -401,7 +401,7 @@ class Mamba2:
         tally.param(f"{prefix}conv1d.weight", divide(width, ranks), conv)
         if resolve(self.conv_bias, keys, layer):
             tally.param(f"{prefix}conv1d.bias", divide(width, ranks))
-        tally.linear(f"{prefix}in_proj", hidden, inner + width + heads, bias=bias)
+        tally.linear(f"{prefix}in_proj", hidden, inner, inner, groups * state, groups * state, heads, bias=bias)
         per_rank = divide(heads, ranks)
         tally.param(f"{prefix}A", per_rank, itemsize=FLOAT32)
         tally.param(f"{prefix}D", per_rank)

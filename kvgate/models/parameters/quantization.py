@@ -458,7 +458,8 @@ def _modelopt(config: Mapping[str, Any]) -> Quantization:
             algorithm = "NVFP4" if weights.get("num_bits") == 4 else "FP8"
     if not algorithm and "fp4" in str(config.get("quant_method")):
         algorithm = "NVFP4"
-    ignored = _listed(body, "exclude_modules", "ignore")
+    # Only a nested configuration names its exclusions so (``modelopt.py``: ``from_config``).
+    ignored = _listed(body, "exclude_modules" if body is not config else "ignore")
     matcher = _wildcard(ignored)
     layers: Mapping[str, Any] = body.get("quantized_layers") or {}
     form = _modelopt_format(algorithm or "FP8", int(group) if group else None)

@@ -737,6 +737,7 @@ def _moonvit(*, bias: int, attention: Value, width: Value, inner: Value, layers:
             out_bias=bias,
             mlp_bias=bias,
             norm_bias=bias,
+            quantized=False,
         ),
         Norms(1, bias, width),
     )
