@@ -1,0 +1,344 @@
+"""What scripts run, told without running them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvgate.shell.script import Command, TooLargeError, commands, commands_of_words
+from kvgate.shell.value import Value
+from kvgate.shell.words import split_words
+from kvgate.source.text import SourceFile, Span, Text, Word
+
+
+def text_of(content: str) -> Text:
+    return Text.of_span(Span(SourceFile("run.sh", content), 0, len(content)))
+
+
+def environment(**values: str) -> dict[str, Value]:
+    return {name: Value(text_of(value)) for name, value in values.items()}
+
+
+def shown(word: Word) -> str:
+    """A word, with a question mark in front where a part is unknown, two where it may be several words."""
+    return ("?" * (1 + word.splits) if word.unresolved else "") + word.value
+
+
+def run(script: str, **values: str) -> list[list[str]]:
+    return [[shown(word) for word in found.words] for found in commands(text_of(script), environment(**values))]
+
+
+def only(script: str, **values: str) -> Command:
+    found = [c for c in commands(text_of(script), environment(**values)) if c.words[0].value == "vllm"]
+    assert len(found) == 1
+    return found[0]
+
+
+def words(script: str, **values: str) -> list[str]:
+    return [shown(word) for word in only(script, **values).words[1:]]
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("vllm serve m \\\n  --a 1 \\\n  --b", ["serve", "m", "--a", "1", "--b"]),
+        ("vllm serve m --a 16384\\\n  --b", ["serve", "m", "--a", "16384", "--b"]),
+        ("vllm serve m \\\r\n  --a 1\r\n", ["serve", "m", "--a", "1"]),
+        ("MODEL=x; vllm serve $MODEL", ["serve", "x"]),
+        ("MODEL='a b'; vllm \"$MODEL\" $MODEL", ["a b", "a", "b"]),
+        ("vllm ${X:-d} ${X:-a b} \"${X:-a b}\"", ["d", "a", "b", "a b"]),
+        ("X=1; vllm ${X:+--x \"$X y\" z} ${Y:+--y}", ["--x", "1 y", "z"]),
+        ("vllm ${X:-${Y:-${Z:-deep}}}", ["deep"]),
+        ("A=3 B=4; vllm --n=$((A * B + 2)) $((B / A))", ["--n=14", "1"]),
+        ("vllm $((UNSET * 2)) $(nproc) `ls -l`", ["?$((UNSET * 2))", "??$(nproc)", "??`ls -l`"]),
+        ("M=org/Name-7B; vllm ${M##*/} ${M%-*} ${M/-/_} ${M,,} ${M:4} ${M:0:3} ${#M}",
+         ["Name-7B", "org/Name", "org/Name_7B", "org/name-7b", "Name-7B", "org", "11"]),
+        ("vllm '{\"a\": 1}' \"{\\\"b\\\": \\\"$X\\\"}\"", ['{"a": 1}', '?{"b": "$X"}']),
+        ("vllm $'a\\tb\\x41' $\"c d\"", ["a\tbA", "c d"]),
+        ("vllm a > log --late b 2>&1 < in", ["a", "--late", "b"]),
+        ("vllm <model-id> --x {{ .Values.x }} y", ["?<model-id>", "--x", "??{{ .Values.x }}", "y"]),
+        ("vllm a # --not-this\n", ["a"]),
+        ("vllm serve m \\ --port 1", ["serve", "m", "--port", "1"]),
+        ("ARGS=(--a \"b c\" d)\nARGS+=(--e)\nvllm \"${ARGS[@]}\" ${#ARGS[@]} ${ARGS[1]}",
+         ["--a", "b c", "d", "--e", "4", "b", "c"]),
+        ("A='--x 1'; A+=' --y'; vllm $A", ["--x", "1", "--y"]),
+        ("set -- a 'b c'; vllm \"$@\" $# \"$2\" \"$*\"", ["a", "b c", "2", "b c", "a b c"]),
+        ("vllm \"$@\" $1", ["??$@", "??$1"]),
+        ("X=a; unset X; vllm $X", ["??$X"]),
+        ("vllm ${X?gone} ${X:=kept} $X", ["??${X?gone}", "kept", "kept"]),
+        ("vllm é \"😀 x\"", ["é", "😀 x"]),
+    ],
+)  # fmt: skip
+def test_words_of_a_command(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
+def test_reasons() -> None:
+    found = only('vllm $MODEL $(nproc) "$1" $HOSTNAME $((N+1))')
+    assert [word.unresolved[0].reason for word in found.words[1:]] == [
+        "MODEL is set in no file here",
+        "$(nproc) is known at run time only",
+        "argument 1 of the script",
+        "$HOSTNAME is known at run time only",
+        "N is not known as a number",
+    ]
+
+
+def test_a_value_stands_where_it_is_used_and_flags_where_they_are_written() -> None:
+    script = "LEN=32768\nARGS='--tp 2 --seed 1'\nvllm serve m --max-model-len $LEN $ARGS"
+    found = only(script)
+    at = {word.value: word.span for word in found.words}
+    assert (at["32768"].line, at["32768"].text) == (3, "$LEN")
+    assert (at["--seed"].line, at["--seed"].text) == (2, "--seed")
+    assert (at["2"].line, at["2"].text) == (2, "2")
+    assert (at["serve"].line, at["serve"].text) == (3, "serve")
+
+
+def test_positions_count_code_points() -> None:
+    script = "echo 'äöü 😀'; vllm serve 'é' --port 80"
+    spans = [word.span.text for word in only(script).words]
+    assert spans == ["vllm", "serve", "é", "--port", "80"]
+
+
+# -- environment -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_command_gets_in_its_environment() -> None:
+    script = "export A=1\nB=2\nC=3\nexport C\nGIVEN=new\nD=4 env E=5 vllm serve x"
+    found = only(script, GIVEN="old")
+    assert {item.name: item.value.value for item in found.environment} == {
+        "A": "1",
+        "C": "3",
+        "GIVEN": "new",
+        "D": "4",
+        "E": "5",
+    }
+
+
+def test_a_prefix_is_not_seen_by_the_words_after_it() -> None:
+    assert words("M=a; M=b vllm $M") == ["a"]
+
+
+def test_the_environment_is_known_to_the_script() -> None:
+    assert words('vllm "$MODEL" ${FLAGS}', MODEL="m", FLAGS="--a 1") == ["m", "--a", "1"]
+
+
+# -- structure ---------------------------------------------------------------------------------------------------------
+
+
+def test_lists_pipes_and_background() -> None:
+    assert run("a && b | c; d & e || f\n(g; h)\n{ i; }\n! j") == [[name] for name in "abcdefghij"]
+
+
+def test_what_follows_an_or_is_conditional() -> None:
+    found = commands(text_of("a || b"))
+    assert [command.conditions for command in found] == [(), ("not: a",)]
+
+
+def test_here_documents_are_no_commands() -> None:
+    assert run("cat <<EOF > f\nvllm serve x\nEOF\nvllm serve y") == [["cat"], ["vllm", "serve", "y"]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "branch"),
+    [
+        ('[ "$MODE" = a ]', "then"),
+        ('[ "$MODE" != a ]', "else"),
+        ("[[ $MODE == a* ]]", "then"),
+        ('[[ "$MODE" == "a*" ]]', "else"),
+        ('[ -n "$MODE" ]', "then"),
+        ('[ -z "$MODE" ]', "else"),
+        ('[ "$N" -gt 1 ]', "then"),
+        ("[[ $N -lt 1 || $MODE == a ]]", "then"),
+        ('[ ! -n "$MODE" ]', "else"),
+        ("true", "then"),
+        ("! true", "else"),
+        ("[ $# -gt 0 ]", "else"),
+    ],
+)
+def test_conditions_that_the_files_decide(condition: str, branch: str) -> None:
+    script = f"if {condition}; then vllm then; else vllm else; fi"
+    assert run(script, MODE="a", N="2") == [["vllm", branch]]
+
+
+def test_conditions_that_nobody_knows() -> None:
+    script = 'if [ -f /x ]; then vllm a; elif [ "$Q" = 1 ]; then vllm b; else vllm c; fi'
+    found = commands(text_of(script))
+    assert [(command.words[1].value, command.conditions) for command in found] == [
+        ("a", ("[ -f /x ]",)),
+        ("b", ("not: [ -f /x ]", '[ "$Q" = 1 ]')),
+        ("c", ("not: [ -f /x ]", 'not: [ "$Q" = 1 ]')),
+    ]
+
+
+def test_what_a_branch_may_add_is_unknown() -> None:
+    script = 'A="--x 1"\nL=(--y)\nif [ -f /q ]; then A="$A --z"; L+=(--w 2); fi\nvllm $A "${L[@]}" end'
+    assert words(script) == ["--x", "1", "??--z", "--y", "??--w 2", "end"]
+    reason = only(script).words[3].unresolved[0].reason
+    assert reason == "only if [ -f /q ]"
+
+
+def test_what_branches_set_differently_is_unknown() -> None:
+    assert words("if [ -f /q ]; then M=a; else M=b; fi\nvllm $M") == ["??$M"]
+    assert words("if [ -f /q ]; then M=a; else M=a; fi\nvllm $M") == ["a"]
+
+
+def test_case() -> None:
+    script = "case $M in a|b*) T=1;; *) T=2;; esac\nvllm $T"
+    assert words(script, M="bc") == ["1"]
+    assert words(script, M="z") == ["2"]
+    assert words(script) == ["??$T"]
+
+
+def test_options_of_a_script_that_is_given_none() -> None:
+    script = """
+MODEL=${1:-org/default}
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --model) MODEL="$2"; shift 2 ;;
+    *) shift ;;
+  esac
+done
+vllm serve "$MODEL"
+"""
+    assert words(script) == ["serve", "org/default"]
+    given = commands(text_of(script), arguments=[Word(text_of("--model")), Word(text_of("x/y"))])
+    assert [word.value for word in given[-1].words] == ["vllm", "serve", "x/y"]
+
+
+def test_functions() -> None:
+    script = 'serve() { vllm serve "$1" --port $2; }\nserve a 1\nserve "b c" 2\nnever() { vllm never; }'
+    found = commands(text_of(script))
+    assert [[word.value for word in command.words[1:]] for command in found] == [
+        ["serve", "a", "--port", "1"],
+        ["serve", "b c", "--port", "2"],
+        ["never"],
+    ]
+    assert found[2].conditions == ("never() is called",)
+
+
+def test_loops() -> None:
+    assert run("for i in 0 1; do P=$((8000+i)) vllm --port $((8000 + i)) & done") == [
+        ["vllm", "--port", "8000"],
+        ["vllm", "--port", "8001"],
+    ]
+    assert run("for i in {1..3}; do vllm $i; done") == [["vllm", "1"], ["vllm", "2"], ["vllm", "3"]]
+    assert run("for i in $LIST; do vllm $i; done") == [["vllm", "??$i"]]
+    assert run("while true; do vllm m; sleep 5; done") == [["vllm", "m"], ["sleep", "5"]]
+    assert run("for ((i=0; i<2; i++)); do vllm --port $((8000+i)); done") == [["vllm", "--port", "?$((8000+i))"]]
+
+
+def test_recursion_ends() -> None:
+    assert run("f() { vllm x; f; }\nf")[0] == ["vllm", "x"]
+    assert run('X=\'eval "$X"\'; eval "$X"; vllm y')[-1] == ["vllm", "y"]
+
+
+# -- commands inside commands ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'bash -c "vllm serve m --a 1"',
+        "sh -lc 'vllm serve m --a 1'",
+        "/bin/bash -euxo pipefail -c 'vllm serve m --a 1' name",
+        "exec nohup env X=1 bash -c 'exec vllm serve m --a 1'",
+        'A="--a 1"; export A; bash -c \'vllm serve m $A\'',
+        "bash -c 'vllm serve $1 --a 1' name m",
+        'CMD="vllm serve m"; eval "$CMD --a 1"',
+        'CMD="vllm serve m --a 1"; $CMD',
+        'CMD=(vllm serve m --a 1); exec "${CMD[@]}"',
+        'CMD="vllm serve m"; bash -c "$CMD --a 1"',
+        "sudo -u user -E timeout -k 5 60 nice -n 10 vllm serve m --a 1",
+        "time command exec -a name vllm serve m --a 1",
+        "env -u HOME A=b vllm serve m --a 1",
+    ],
+)  # fmt: skip
+def test_wrappers_and_nested_shells(script: str) -> None:
+    assert [word.value for word in only(script).words] == ["vllm", "serve", "m", "--a", "1"]
+
+
+def test_an_inner_shell_sees_exported_variables_only() -> None:
+    assert run("A=1; export B=2; bash -c 'vllm ${A:-none} $B'") == [["vllm", "none", "2"]]
+
+
+def test_unknown_text_in_a_nested_shell_may_be_several_words() -> None:
+    assert run('bash -c "vllm serve $MODEL --x \\"$Y\\""') == [["vllm", "serve", "??$MODEL", "--x", "?$Y"]]
+
+
+def test_scripts_that_are_at_hand() -> None:
+    files = {"/run.sh": "#!/bin/bash\nvllm serve $1 $X\n", "/env.sh": "X=5\n"}
+
+    def find(path: str) -> Value | None:
+        return Value(text_of(files[path])) if path in files else None
+
+    def shown_all(script: str) -> list[list[str]]:
+        return [[shown(word) for word in found.words] for found in commands(text_of(script), find=find)]
+
+    assert shown_all("bash /run.sh m") == [["vllm", "serve", "m", "??$X"]]
+    assert shown_all("/run.sh m") == [["vllm", "serve", "m", "??$X"]]
+    assert shown_all(". /env.sh; export X; /run.sh m") == [["vllm", "serve", "m", "5"]]
+    assert shown_all("bash /absent.sh m") == [["bash", "/absent.sh", "m"]]
+
+
+def test_words_that_no_shell_has_read() -> None:
+    def found(line: str) -> list[list[str]]:
+        result = commands_of_words(split_words(text_of(line)), environment(X="1"))
+        return [[shown(word) for word in command.words] for command in result]
+
+    assert found("vllm serve '$X'") == [["vllm", "serve", "$X"]]
+    assert found("sh -c 'vllm serve $X'") == [["vllm", "serve", "1"]]
+    assert found("cd 'a b'") == [["cd", "a b"]]
+    assert commands_of_words([]) == []
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_scripts_beyond_all_measure_are_refused() -> None:
+    with pytest.raises(TooLargeError):
+        commands(text_of("x" * 400_000))
+    with pytest.raises(TooLargeError):
+        commands(text_of("A=xxxxxxxxxx\n" + "A=$A$A$A$A\n" * 40))
+    with pytest.raises(TooLargeError):
+        commands(text_of("a\n" * 30_000))
+
+
+def test_a_broken_script_still_gives_its_commands() -> None:
+    assert ["vllm", "serve", "x"] in run("if [ -n x ]; then\nvllm serve x\n")
+    assert run('vllm serve "open')[0][:2] == ["vllm", "serve"]
+
+
+_PIECES = [
+    "vllm serve m", " --a", " ", "\n", ";", "&&", "|", "\\\n", "'", '"', "$X", "${X:-d}", "${X", "$(", ")", "((", "))",
+    "{", "}", "[", "]", "if ", "then ", "fi\n", "for i in 1 2; do ", "done\n", "case x in ", "esac\n", "f() {", "<<E\n",
+    "E\n", "export A=1 ", "A=(1 2) ", '"${A[@]}"', "é😀", "`", "#", "eval ", "bash -c ", "$1", "shift\n", "while ", "do ",
+]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(_PIECES), max_size=25))
+def test_any_script_is_read_with_consistent_positions(pieces: list[str]) -> None:
+    script = "".join(pieces)
+    for command in commands(text_of(script)):
+        for word in command.words:
+            at = 0
+            for piece in word.text.pieces:
+                assert 0 <= piece.span.start <= piece.span.end <= len(script)
+                if piece.exact:
+                    assert piece.span.text == word.value[at : at + piece.length]
+                at += piece.length
+            assert at == len(word.value)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=8), max_size=3))
+def test_json_in_quotes_comes_through(value: dict[str, object]) -> None:
+    written = json.dumps(value).replace("'", "")
+    found = only(f"vllm serve m --x '{written}'")
+    assert found.words[-1].value == written
