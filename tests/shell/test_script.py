@@ -318,7 +318,8 @@ def test_a_broken_script_still_gives_its_commands() -> None:
 _PIECES = [
     "vllm serve m", " --a", " ", "\n", ";", "&&", "|", "\\\n", "'", '"', "$X", "${X:-d}", "${X", "$(", ")", "((", "))",
     "{", "}", "[", "]", "if ", "then ", "fi\n", "for i in 1 2; do ", "done\n", "case x in ", "esac\n", "f() {", "<<E\n",
-    "E\n", "export A=1 ", "A=(1 2) ", '"${A[@]}"', "é😀", "`", "#", "eval ", "bash -c ", "$1", "shift\n", "while ", "do ",
+    "E\n", "export A=1 ", "A=(1 2) ", '"${A[@]}"', "é😀", "`", "#", "eval ", "bash -c ", "$1", "shift\n", "while ",
+    "do ",
 ]  # fmt: skip
 
 
