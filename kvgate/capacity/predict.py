@@ -27,6 +27,8 @@ from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry, UnknownModelError, read_geometry
 from kvgate.models.model import Model
+from kvgate.models.weights import parameter_bytes
+from kvgate.source.text import Unresolved
 
 
 def predict_capacity(
@@ -126,8 +128,17 @@ class _Run:
             every_state=layout.mamba_mode == "all",
             shards=settings.decode_context_parallel_size,
         )
-        resolved = {**asdict(settings), "mamba_cache_mode": layout.mamba_mode, "block_size": layout.block_size,
-                    "cache_dtype": layout.cache_dtype, "attention_backends": layout.backends}  # fmt: skip
+        resolved = {
+            **{dest: value for dest, value in self.arguments.items() if not isinstance(value, Unresolved)},
+            **asdict(settings),
+            "gpu_memory_utilization": settings.utilization,
+            "enable_prefix_caching": settings.prefix_caching,
+            "enable_chunked_prefill": settings.chunked_prefill,
+            "mamba_cache_mode": layout.mamba_mode,
+            "block_size": layout.block_size,
+            "cache_dtype": layout.cache_dtype,
+            "attention_backends": layout.backends,
+        }
         resolved["unresolved"] = dict(settings.unresolved)
         memory = self._memory(geometry, settings, resolved)
         cache, starts, settings = self._cache(geometry, settings, layout, pool, shape, memory)
@@ -300,10 +311,18 @@ def _total(gpu: Gpu | None, total: int | None) -> Quantity:
 
 def _budget(geometry: ModelGeometry, model: Model, resolved: Mapping[str, Any], release: Release, gpu: Gpu | None,
             total: Quantity, weight_bytes: int | None, env: Mapping[str, str]) -> Memory | None:  # fmt: skip
-    try:
-        from kvgate.capacity.budget import BudgetInputs, estimate_budget
-    except ImportError:
-        return None
+    from kvgate.capacity.budget import BudgetInputs, estimate_budget
+
+    if weight_bytes is None:
+        weight_bytes = parameter_bytes(
+            model,
+            tensor_parallel_size=int(resolved["tensor_parallel_size"]),
+            pipeline_parallel_size=int(resolved["pipeline_parallel_size"]),
+            expert_parallel=bool(resolved.get("enable_expert_parallel")),
+            dtype=resolved["dtype"],
+            quantization=resolved.get("quantization"),
+            version=release.version,
+        ).parameters_bytes
     inputs = BudgetInputs(
         geometry=geometry,
         model=model,
@@ -314,5 +333,4 @@ def _budget(geometry: ModelGeometry, model: Model, resolved: Mapping[str, Any], 
         weight_bytes=weight_bytes,
         env=env,
     )
-    budget: Memory = estimate_budget(inputs)
-    return budget
+    return estimate_budget(inputs)
