@@ -115,3 +115,9 @@ def test_the_script_extends_the_table(tmp_path: Path) -> None:
     (source / "acme__Tiny.json").rename(source / "acme__Other.json")
     (tmp_path / "bytes.json").write_text('{"acme/Other": {"bytes": 5, "source": "index"}}')
     assert run("--bytes", str(tmp_path / "bytes.json")).startswith("2 cards (1 new), 1 with checkpoint bytes")
+
+
+def test_every_alias_leads_to_a_card() -> None:
+    for name, target in cards._aliases()["models"].items():
+        assert cards._card(target), (name, target)
+        assert find_card(name) is not None
