@@ -103,8 +103,7 @@ def gpu_from_hints(hints: Sequence[GpuHint]) -> GpuFinding:
     decisive = speaking[0]
     text = _text(decisive.hint)
     if not remaining:
-        said = " and ".join(f"{evidence.hint.key}: {_text(evidence.hint)}" for evidence in speaking)
-        return GpuFinding(None, text, count, "unknown", f"no GPU of the catalogue is {said}", decisive.hint, shared)
+        return GpuFinding(None, text, count, "unknown", _contradiction(speaking), decisive.hint, shared)
     gpus = tuple(remaining.values())
     if len(gpus) > 1:
         options = ", ".join(gpu.name for gpu in gpus[:6]) + (", ..." if len(gpus) > 6 else "")
@@ -143,6 +142,11 @@ def _unnamed(found: Sequence[_Evidence], count: int | None, shared: bool) -> Gpu
     return GpuFinding(None, None, count, "unknown", reason, resource, shared)
 
 
+def _contradiction(speaking: Iterable[_Evidence]) -> str:
+    said = " and ".join(f"{evidence.hint.key}: {_text(evidence.hint)}" for evidence in speaking)
+    return f"no GPU of the catalogue is {said}"
+
+
 def _intersection(evidence: Iterable[_Evidence]) -> Mapping[str, Gpu]:
     remaining: Mapping[str, Gpu] | None = None
     for item in evidence:
@@ -162,7 +166,9 @@ def _slice(profiles: Sequence[_Evidence], speaking: Sequence[_Evidence], count: 
         reason = f"several MIG profiles ({', '.join(sorted(str(name) for name in names))}): one engine sees one slice"
         return GpuFinding(None, text, count, "unknown", reason, decisive.hint, shared)
     profile = decisive.profile
-    parents = _intersection(speaking) if speaking else {}
+    parents = _intersection(speaking)
+    if speaking and not parents:
+        return GpuFinding(None, text, count, "unknown", _contradiction(speaking), decisive.hint, shared)
     parent = next(iter(parents)) if len(parents) == 1 else ""
     match = match_gpu(f"{parent} MIG {profile}")
     basis: Literal["declared", "unknown"] = "declared" if match.gpu else "unknown"
@@ -354,28 +360,32 @@ def _property(hint: GpuHint, gpus: Mapping[str, Gpu]) -> _Evidence | None:
 
 
 def _memory_mib(hint: GpuHint, generic: bool) -> _Evidence | None:
-    return _memory(hint, 1, 0.02)
+    return _memory(hint, 1)
 
 
 def _memory_gb(hint: GpuHint, generic: bool) -> _Evidence | None:
-    return _memory(hint, 1024, 0.08)
+    return _memory(hint, 1024)
 
 
-def _memory(hint: GpuHint, unit_mib: int, slack: float) -> _Evidence | None:
-    """Boards with that memory; clouds round, so a figure stands for what lies within ``slack`` of it."""
+def _memory(hint: GpuHint, unit_mib: int) -> _Evidence | None:
+    """Boards with that memory.
+
+    The driver's label has what nvidia-smi prints; clouds write the figure of the product's name, as GiB (24,576 MiB of
+    an A10G) or as decimal gigabytes (22,888).
+    """
     if not all(re.fullmatch(r"\d{1,9}", value) for value in hint.values):
         return None
-    figures = [int(value) * unit_mib for value in hint.values]
+    wanted = [int(value) * unit_mib for value in hint.values]
 
     def holds(entry: Entry) -> bool:
-        board = entry.board_mib
-        if board is None:
-            return False
+        figures = [entry.board_mib] if entry.board_mib else []
+        if entry.name_gb:
+            figures += [entry.name_gb * 1024, entry.name_gb * 10**9 // 2**20]
         if hint.operator == "Gt":
-            return board > figures[0] * (1 - slack)
+            return any(figure > wanted[0] for figure in figures)
         if hint.operator == "Lt":
-            return board < figures[0] * (1 + slack)
-        return any(abs(board - figure) <= slack * figure for figure in figures)
+            return any(figure < wanted[0] for figure in figures)
+        return any(abs(figure - value) <= value / 100 for figure in figures for value in wanted)
 
     return _property(hint, _where(holds))
 

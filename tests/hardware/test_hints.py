@@ -123,6 +123,10 @@ def test_resources_count_before_the_node_does() -> None:
         ([hint(INSTANCE, "g6e.2xlarge", "g6e.4xlarge")], "NVIDIA L40S"),
         ([hint(KARPENTER, "a100"), hint("karpenter.k8s.aws/instance-family", "p4d")], "NVIDIA A100 40GB"),
         ([hint(KARPENTER, "a100"), hint("karpenter.k8s.aws/instance-gpu-memory", "81920")], "NVIDIA A100 80GB"),
+        ([hint(KARPENTER, "a10g"), hint("karpenter.k8s.aws/instance-gpu-memory", "24576")], "NVIDIA A10G"),
+        ([hint(KARPENTER, "a10g"), hint("karpenter.k8s.aws/instance-gpu-memory", "22888")], "NVIDIA A10G"),
+        ([hint(KARPENTER, "l40s"), hint("nvidia.com/gpu.memory", "46068")], "NVIDIA L40S"),
+        ([hint("gpu.nvidia.com/vram", "80"), hint("gpu.nvidia.com/model", "A100_NVLINK")], "NVIDIA A100 80GB"),
         ([hint(KARPENTER, "a100"), hint(PRODUCT, "NVIDIA-A100-SXM4-40GB", operator="NotIn")], "NVIDIA A100 80GB"),
         ([hint("karpenter.k8s.aws/instance-family", "g5", "g6"), hint(KARPENTER, "l4", "t4")], "NVIDIA L4"),
         ([hint(PRODUCT, "NVIDIA-H100-80GB-HBM3"), hint("nvidia.com/mig-3g.40gb", "1")], "NVIDIA H100 80GB MIG 3g.40gb"),
@@ -163,6 +167,14 @@ def test_hints_narrow_one_another(hints: list[GpuHint], expected: str) -> None:
         (
             [hint("nvidia.com/mig-1g.5gb", "1"), hint("nvidia.com/mig-2g.10gb", "1")],
             "several MIG profiles (1g.5gb, 2g.10gb)",
+        ),
+        (
+            [hint("nvidia.com/mig-1g.5gb", "1"), hint(PRODUCT, "NVIDIA-L4"), hint(KARPENTER, "t4")],
+            f"no GPU of the catalogue is {PRODUCT}: NVIDIA-L4 and {KARPENTER}: t4",
+        ),
+        (
+            [hint("nvidia.com/mig-1g.5gb", "1"), hint(PRODUCT, "NVIDIA-L4")],
+            '"NVIDIA L4 MIG 1g.5gb": NVIDIA L4 has no MIG',
         ),
         ([ONE_GPU], "nvidia.com/gpu does not say which GPU: name it in kvgate.yaml (gpu:) or with --gpu"),
         ([hint("amd.com/gpu", "1")], "amd.com/gpu does not say which GPU"),
@@ -224,7 +236,7 @@ def test_greater_and_less_compare_the_boards_memory() -> None:
     hopper = hint("nvidia.com/gpu.compute.major", "9")
     finding = gpu_from_hints([hopper, hint("nvidia.com/gpu.memory", "100000", operator="Gt")])
     assert {gpu.name for gpu in finding.candidates} == {"NVIDIA H200", "NVIDIA H20-3e"}
-    finding = gpu_from_hints([hopper, hint("nvidia.com/gpu.memory", "90000", operator="Lt")])
+    finding = gpu_from_hints([hopper, hint("nvidia.com/gpu.memory", "88000", operator="Lt")])
     assert {gpu.name for gpu in finding.candidates} == {"NVIDIA H100 80GB", "NVIDIA H800"}
 
 
