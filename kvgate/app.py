@@ -102,13 +102,14 @@ def _predict(
     from kvgate.engine.arguments import parse_arguments
     from kvgate.engine.releases import newest_release
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
+    from kvgate.plan import usable_values
 
     parsed = parse_arguments(words_of_command_line(args), vllm_version or newest_release(), positional_model=False)
     found = find_gpu(gpu) if gpu else None
     basis: Basis = "declared" if found or gpu_memory_bytes else "unknown"
     prediction = predict_capacity(
         model,
-        {dest: argument.value for dest, argument in parsed.arguments.items()},
+        usable_values(parsed),
         version=vllm_version or newest_release(),
         version_basis="declared" if vllm_version else "assumed",
         gpu=found,

@@ -147,9 +147,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     image = parse_image(unit.image.value) if unit.image and unit.image.resolved else None
     version, version_basis = _version(unit, image, config, entry, overrides, origins)
     parsed = parse_arguments(unit.words, version, positional_model=unit.positional_model)
-    values: dict[str, Any] = {}
+    values = usable_values(parsed)
     for dest, argument in parsed.arguments.items():
-        values[dest] = argument.value
         origins[dest] = Origin("argument", argument.span)
     environment = {variable.name: variable.value.value for variable in unit.environment if variable.value is not None}
 
@@ -187,6 +186,19 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         data_parallel_size=data_parallel if isinstance(data_parallel, int) and data_parallel > 0 else 1,
         problems=tuple(problems),
     )
+
+
+def usable_values(parsed: ParsedArguments) -> dict[str, Any]:
+    """Engine arguments by dest; one whose value vLLM refuses is unresolved, since nothing can be computed with it."""
+    refused = [problem for problem in parsed.problems if problem.kind in ("invalid-value", "missing-value")]
+    values: dict[str, Any] = {}
+    for dest, argument in parsed.arguments.items():
+        values[dest] = argument.value
+        for problem in refused:
+            inside = argument.span.start <= problem.span.start <= problem.span.end <= argument.span.end
+            if inside and problem.span.file is argument.span.file and not isinstance(argument.value, Unresolved):
+                values[dest] = Unresolved(argument.text.value if argument.text else "", problem.message)
+    return values
 
 
 def _version(
