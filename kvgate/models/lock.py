@@ -41,6 +41,15 @@ class Locked:
     directory: Path
     changed: bool
 
+    def __str__(self) -> str:
+        """One line for people: where, which revision, how many weight bytes, and whether anything changed."""
+        size = self.model.checkpoint_bytes
+        parts = [f"{DIRECTORY}/{self.directory.name}"]
+        if self.model.revision:
+            parts.append(f"revision {self.model.revision[:12]}")
+        parts.append(f"{size:,} bytes of weights" if size else "weight bytes not known")
+        return ", ".join(parts) + ("" if self.changed else " (unchanged)")
+
 
 def lock_directory(hub_id: str, root: Path) -> Path:
     """Where a model is locked in a tree."""

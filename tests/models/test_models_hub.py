@@ -285,7 +285,10 @@ def test_lock_writes_what_find_reads(fake_hub: FakeHub, tmp_path: Path) -> None:
         "checkpoint_source": "total_size of model.safetensors.index.json on the Hub",
         "files": ["config.json", "hf_quant_config.json", "tokenizer_config.json"],
     }
-    assert lock_model("acme/tiny", tmp_path, online=True, environ=environ).changed is False
+    assert str(locked) == ".kvgate/models/acme__tiny, revision 0123456789ab, 123,456 bytes of weights"
+    again = lock_model("acme/tiny", tmp_path, online=True, environ=environ)
+    assert again.changed is False
+    assert str(again).endswith(" (unchanged)")
 
     model = find_model("acme/tiny", root=tmp_path).model
     assert model is not None
