@@ -139,9 +139,9 @@ def predict_command(
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
 
     config = load_configuration(options["config"], Path())
-    gpu = options["gpu"] or config.gpu
-    if options["gpu"] and find_gpu(gpu) is None:
-        raise InputError(explain_gpu(gpu))
+    gpu: str | None = options["gpu"] or config.gpu
+    if options["gpu"] and find_gpu(options["gpu"]) is None:
+        raise InputError(explain_gpu(options["gpu"]))
     prompt_tokens = options["prompt_tokens"]
     if prompt_tokens is not None and options["shared_prefix_tokens"] > prompt_tokens:
         raise InputError(
@@ -462,13 +462,19 @@ def lock_models(
     lines: list[str] = []
     complete = True
     plans = _plans(reading, configuration, replace(options, online=False))
-    for reference in sorted({plan.model_reference for plan in plans if plan.model_reference}):
+    asked_for = {(plan.model_reference, plan.revision) for plan in plans if plan.model_reference}
+    for reference, revision in sorted(asked_for, key=lambda pair: (pair[0], pair[1] or "")):
         try:
             locked = lock_model(
-                reference, configuration.root, mapping=configuration.models, online=asked, environ=environ
+                reference,
+                configuration.root,
+                mapping=configuration.models,
+                online=asked,
+                environ=environ,
+                revision=revision,
             )
         except ModelError as error:
-            lines.append(f"{reference}: {error}")
+            lines.append(str(error))
             complete = False
         else:
             lines.append(f"{reference}: {locked}")

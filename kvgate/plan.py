@@ -73,6 +73,12 @@ class ServingPlan:
     workload_config: WorkloadConfig | None = None
     problems: tuple[tuple[str, Span], ...] = ()
 
+    @property
+    def revision(self) -> str | None:
+        """The model's revision that the command line asks for."""
+        value = self.values.get("revision")
+        return value if isinstance(value, str) else None
+
     def predict(
         self,
         *,
@@ -313,7 +319,7 @@ def _gpu(
         spans.update({request.resource: request.span for request in unit.gpu_requests})
         key = finding.hint.key if finding.hint else ""
         origins["gpu"] = Origin(key or "manifest", spans.get(key))
-        return _GpuChoice(finding.gpu, "declared")
+        return _GpuChoice(finding.gpu, finding.basis, finding.reason)
     if config.gpu:
         return named(config.gpu, Origin("kvgate.yaml", config.gpu_span))
     return _GpuChoice(None, "unknown", finding.reason or "no file names the GPU")
