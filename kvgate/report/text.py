@@ -104,7 +104,7 @@ def _lines(report: Report, paint: Paint, verbose: bool, quiet: bool, columns: in
 
 _HEAD: Final = ("UNIT", "MODEL", "VLLM", "GPU", "POOL", "TOKENS", "REQUESTS")
 _RIGHT: Final = frozenset((4, 5, 6))
-_SHRINK: Final = ((0, 16), (1, 14), (3, 10))  # columns that may lose their middle, and to what width
+_SHRINK: Final = ((1, 20), (0, 24), (3, 10), (1, 14), (0, 16))  # columns that may lose their middle, and to what width
 
 
 def _table(units: Sequence[UnitReport], paint: Paint, columns: int) -> Iterator[str]:
@@ -173,10 +173,17 @@ def _row(unit: UnitReport) -> tuple[str, ...]:
 def _gpu(unit: UnitReport) -> str:
     if not unit.gpu or not unit.gpu.get("name"):
         return "?"
-    name = visible(str(unit.gpu["name"]))
+    name = _short_gpu(visible(str(unit.gpu["name"])))
     number = unit.gpu.get("count")
     mark = "*" if unit.gpu.get("basis") == "assumed" else ""
     return (f"{number} x {name}" if isinstance(number, int) and number > 1 else name) + mark
+
+
+def _short_gpu(name: str) -> str:
+    """A catalogue name without what everybody knows."""
+    for words in ("NVIDIA ", "AMD ", "GeForce "):
+        name = name.removeprefix(words)
+    return name
 
 
 def _requests(unit: UnitReport, mark: str) -> str:

@@ -99,10 +99,8 @@ def _explained(rule: Rule) -> Iterator[str]:
     yield f"{rule.id}: {rule.title}"
     yield ""
     notes = _notes(rule)
-    yield (
-        f"family {rule.family}, at most {rule.severity.value}, confidence {rule.confidence.value}, since kvgate {rule.since}"
-        + (f", {notes}" if notes else "")
-    )
+    facets = [f"family {rule.family}", f"at most {rule.severity.value}", f"confidence {rule.confidence.value}"]
+    yield ", ".join([*facets, f"since kvgate {rule.since}", *([notes] if notes else [])])
     if rule.vllm is not None:
         yield f"for vLLM {rule.vllm}"
     if rule.aliases:

@@ -136,7 +136,7 @@ _S: Final[tuple[Input, ...]] = (*_P, "workload")
 _OWN: Final = (
     Fact("unit.id", "string", False, "stable id: kind/namespace/name/container", (), lambda c, b: c.unit.id),
     Fact("unit.path", "string", False, "file it stands in, relative to the root", (), lambda c, b: c.unit.path),
-    Fact("unit.kind", "string", False, "Kubernetes kind, `compose`, ...", (), lambda c, b: c.unit.kind),
+    Fact("unit.kind", "string", False, "Kubernetes kind, or `compose`", (), lambda c, b: c.unit.kind),
     Fact("unit.name", "string", False, "name of the object or service", (), lambda c, b: c.unit.name),
     Fact("unit.container", "string", True, "name of the container", (), lambda c, b: c.unit.container),
     Fact("unit.namespace", "string", True, "Kubernetes namespace", (), lambda c, b: c.unit.namespace),

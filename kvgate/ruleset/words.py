@@ -9,6 +9,7 @@ from typing import Any, Final
 
 GIB: Final = 2**30
 _PLACEHOLDER: Final = re.compile(r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}")
+_FILLED: Final = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}")
 
 
 def gib(value: float) -> str:
@@ -73,13 +74,15 @@ class Template:
         """
 
         def one(match: re.Match[str]) -> str:
+            if match["name"] is None:
+                return match.group()[0]  # a doubled brace
             value = values[match["name"]]
             if value is None:
                 return "unknown"
             form = match["format"]
             return _FORMATS[form](value) if form else str(value)
 
-        return _PLACEHOLDER.sub(one, self.text).replace("{{", "{").replace("}}", "}")
+        return _FILLED.sub(one, self.text)
 
 
 def read_template(text: str) -> Template:

@@ -35,7 +35,7 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
             values={
                 "flag": problem.flag,
                 "problem": problem.message,
-                "instead": f" Write {problem.suggestion}." if problem.suggestion else "",
+                "instead": f" Instead: {problem.suggestion}." if problem.suggestion else "",
                 "release": case.plan.version,
                 "origin": str(origin) if origin is not None else "unknown",
             },

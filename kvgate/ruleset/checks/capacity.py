@@ -99,7 +99,7 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
     yield Draft(
         values={
             "demanded": demanded,
-            "asked_by": "declared" if demanded == peak else "required by min_sustained",
+            "asked_by": "are declared" if demanded == peak else "are required by min_sustained",
             "request_tokens": workload.request_tokens,
             "capacity": sustained * times,
             "range": _range(low, high, times),
