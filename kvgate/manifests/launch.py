@@ -77,6 +77,12 @@ MODEL_VARIABLES: Final = (
 )
 
 
+# What stands where the model would, and is none: other subcommands of vLLM, and programs that take its place.
+_OTHER_COMMANDS: Final = frozenset(
+    {"bench", "chat", "complete", "collect-env", "run-batch", "launch", "vllm", "ray", "sleep", "tail", "true"}
+)
+
+
 def find_starts(container: Container) -> list[Start]:
     """The vLLM servers that a container starts.
 
@@ -162,7 +168,7 @@ def _of_image(arguments: tuple[Word, ...], container: Container) -> list[Start]:
     if arguments and arguments[0].value == "serve":
         note = Unresolved("serve", "the image's entry point is `vllm serve` already")
         return [_start(arguments[1:], "vllm serve", True, container, notes=(note,))]
-    if arguments and arguments[0].value in ("bench", "chat", "complete", "collect-env", "run-batch"):
+    if arguments and arguments[0].value in _OTHER_COMMANDS:
         return []
     return [_bare(arguments, container)]
 

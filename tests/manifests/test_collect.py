@@ -1,0 +1,121 @@
+"""Which files a run reads, and why it leaves others out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvgate.manifests.collect import MAX_FILE_BYTES, Collection, collect
+
+
+def write(root: Path, *paths: str, text: str = "a: 1\n") -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def shown(collection: Collection) -> list[str]:
+    return [file.path for file in collection.files]
+
+
+def reasons(collection: Collection) -> dict[str, str]:
+    return {item.path: item.reason for item in collection.left_out}
+
+
+def test_a_directory_is_walked_in_order(tmp_path: Path) -> None:
+    write(
+        tmp_path, "b.yml", "a/z.yaml", "a/b/c.YAML", "readme.md", ".git/x.yaml", "node_modules/x.yaml", ".hidden/y.yaml"
+    )
+    found = collect([tmp_path], tmp_path)
+    assert shown(found) == [".hidden/y.yaml", "a/b/c.YAML", "a/z.yaml", "b.yml"]
+    assert found.left_out == ()
+    assert found.files[0].text == "a: 1\n"
+
+
+def test_paths_are_shown_relative_to_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "deploy/a.yaml")
+    monkeypatch.chdir(tmp_path / "deploy")
+    assert shown(collect(["a.yaml", "."], tmp_path)) == ["deploy/a.yaml"]
+    assert shown(collect([Path("../deploy")], tmp_path)) == ["deploy/a.yaml"]
+
+
+def test_a_named_file_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    write(tmp_path, "Composefile", "vendor/a.yaml")
+    assert shown(collect([tmp_path / "Composefile"], tmp_path)) == ["Composefile"]
+    assert shown(collect([tmp_path / "vendor/a.yaml"], tmp_path, exclude=["vendor/**"])) == ["vendor/a.yaml"]
+
+
+def test_a_missing_path_is_told(tmp_path: Path) -> None:
+    found = collect([tmp_path / "absent", tmp_path], tmp_path)
+    assert found.missing == (str(tmp_path / "absent"),)
+
+
+def test_exclude_and_gitignore(tmp_path: Path) -> None:
+    write(tmp_path, "vendor/a.yaml", "b.yaml", "gen/c.yaml", "gen/keep.yaml", "d/out/e.yaml", "d/f.yaml")
+    (tmp_path / ".gitignore").write_text("gen/*\n!gen/keep.yaml\n")
+    (tmp_path / "d/.gitignore").write_text("out/\n")
+    assert shown(collect([tmp_path], tmp_path, exclude=["vendor/**"])) == ["b.yaml", "d/f.yaml", "gen/keep.yaml"]
+
+
+def test_gitignore_of_the_repository_above_counts(tmp_path: Path) -> None:
+    write(tmp_path, "deploy/a.yaml", "deploy/secret.yaml")
+    (tmp_path / ".gitignore").write_text("/deploy/secret.yaml\n")
+    assert shown(collect([tmp_path / "deploy"], tmp_path)) == ["deploy/a.yaml", "deploy/secret.yaml"]
+    (tmp_path / ".git").mkdir()
+    assert shown(collect([tmp_path / "deploy"], tmp_path)) == ["deploy/a.yaml"]
+
+
+def test_large_files_are_left_out_unread(tmp_path: Path) -> None:
+    write(tmp_path, "ok.yaml")
+    with (tmp_path / "big.yaml").open("wb") as file:
+        file.truncate(200_000_000)
+    for paths in ([tmp_path], [tmp_path / "big.yaml", tmp_path / "ok.yaml"]):
+        found = collect(paths, tmp_path)
+        assert shown(found) == ["ok.yaml"]
+        assert reasons(found) == {"big.yaml": "a file of 200 MB is not read (limit 5 MB)"}
+    assert MAX_FILE_BYTES == 5_000_000
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\x00\xff\xfe\x01")
+    (tmp_path / "latin.yaml").write_bytes("a: é\n".encode("latin-1"))
+    (tmp_path / "utf16.yaml").write_bytes("a: é\n".encode("utf-16"))
+    (tmp_path / "nul.yaml").write_bytes(b"a: \x00\n")
+    found = collect([tmp_path], tmp_path)
+    assert shown(found) == ["utf16.yaml"]
+    assert reasons(found) == {"latin.yaml": "neither UTF-8 nor UTF-16 text", "nul.yaml": "a binary file"}
+    assert reasons(collect([tmp_path / "binary.yaml"], tmp_path)) == {"binary.yaml": "a binary file"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need rights there")
+def test_links(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    write(inside, "a.yaml", "sub/b.yaml")
+    write(outside, "c.yaml", "dir/d.yaml")
+    (inside / "loop").symlink_to(inside)
+    (inside / "sub/up").symlink_to(inside)
+    (inside / "same.yaml").symlink_to(inside / "a.yaml")
+    (inside / "away.yaml").symlink_to(outside / "c.yaml")
+    (inside / "awaydir").symlink_to(outside / "dir")
+    (inside / "dangling.yaml").symlink_to(inside / "nothing")
+    found = collect([inside], inside)
+    assert shown(found) == ["a.yaml", "same.yaml", "sub/b.yaml"]
+    assert reasons(found)["away.yaml"] == "a link that leads out of the directory"
+    assert "cannot be read" in reasons(found)["dangling.yaml"]
+    assert "awaydir/d.yaml" not in reasons(found)
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser reads everything")
+def test_unreadable_files(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml")
+    (tmp_path / "a.yaml").chmod(0)
+    assert reasons(collect([tmp_path], tmp_path)) == {"a.yaml": "cannot be read: permission denied"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert reasons(collect([tmp_path], tmp_path)) == {"pipe.yaml": "no regular file"}

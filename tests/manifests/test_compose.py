@@ -1,0 +1,272 @@
+"""Compose files as serve units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.compose import size_bytes
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, root: Path | None = None, *others: tuple[str, str]) -> list[ServeUnit]:
+    files = [SourceFile("compose.yaml", dedent(text)), *(SourceFile(path, dedent(body)) for path, body in others)]
+    return list(read_tree(files, root).units)
+
+
+def unit(text: str, root: Path | None = None, *others: tuple[str, str]) -> ServeUnit:
+    (found,) = units(text, root, *others)
+    return found
+
+
+def words(found: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in found.words)
+
+
+def service(body: str) -> str:
+    return "services:\n  vllm:\n" + "".join(f"    {line}\n" for line in dedent(body).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("image: vllm/vllm-openai\ncommand: --model m --port 80", "--model m --port 80"),
+        ("image: vllm/vllm-openai\ncommand: [--model, m, --port, 80]", "--model m --port 80"),
+        ("image: vllm/vllm-openai\ncommand: >\n  --model m\n  --x '{\"a\": 1}'", '--model m --x {"a": 1}'),
+        ("image: x\nentrypoint: [vllm, serve, m]", "m"),
+        ("image: x\nentrypoint: vllm serve\ncommand: m --a", "m --a"),
+        ("image: x\nentrypoint: [python3, -m, vllm.entrypoints.openai.api_server]\ncommand: [--model, m]", "--model m"),
+        ("image: x\ncommand: bash -c \"pip install y && vllm serve m --a 1\"", "m --a 1"),
+        ("image: x\nentrypoint: [/bin/sh, -c]\nenvironment: {M: m}\ncommand:\n  - |\n    vllm serve $$M \\\n      --a 1",
+         "m --a 1"),
+        ("image: x\nentrypoint: [/wrap.sh]\ncommand: python -m vllm.entrypoints.openai.api_server --model m",
+         "--model m"),
+        ("build: ./vllm\ncommand: [--model, m, --tensor-parallel-size, '2']", "--model m --tensor-parallel-size 2"),
+        ("image: my-vllm:1\ncommand: --model m ${EXTRA:-} --z", "--model m --z"),
+        ("image: vllm/vllm-openai\ncommand: --model ${MODEL} --len ${LEN:-4096} ${EXTRA}",
+         "--model ?${MODEL} --len 4096 ?${EXTRA}"),
+    ],
+)  # fmt: skip
+def test_commands(body: str, expected: str) -> None:
+    found = unit(service(body))
+    assert words(found) == expected
+    assert (found.id, found.kind, found.span.line, found.span.text) == ("compose.yaml/vllm", "compose", 2, "vllm")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "image: nginx\ncommand: nginx -g 'daemon off;'",
+        "image: vllm/vllm-openai\ncommand: [vllm, bench, serve]",
+        "image: prom/prometheus\ncommand: ['--config.file=/x', '--web.enable-lifecycle']",
+        "image: aibrix/gateway-plugins\ncommand: [--standalone]",
+        "image: lmsysorg/sglang\ncommand: python3 -m sglang.launch_server --model-path m --tp 2",
+    ],
+)
+def test_what_serves_nothing(body: str) -> None:
+    assert units(service(body).replace("  vllm:", "  other:") + "# vllm\n") == []
+
+
+def test_every_word_of_a_folded_command_has_its_place() -> None:
+    text = service("image: vllm/vllm-openai\ncommand: >\n  --model ${MODEL:-org/m}\n  --max-model-len 4096")
+    found = unit(text)
+    at = {word.value: word.span for word in found.words}
+    assert (at["org/m"].line, at["org/m"].text) == (5, "org/m")
+    assert (at["4096"].line, at["4096"].column, at["4096"].text) == (6, 23, "4096")
+
+
+def test_variables_from_env_files(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("MODEL=org/m  # comment\nQUOTED=\"a b\"\nexport LEN='8192'\nPASSED=9\nREF=${LEN}0\n")
+    (tmp_path / "more.env").write_text("SEED=7\n")
+    found = unit(
+        service(
+            """\
+            image: vllm/vllm-openai:${TAG-v0.10.0}
+            command: --model $MODEL --max-model-len ${LEN:-1} --name "${QUOTED}" --ref ${REF}
+            env_file: [more.env]
+            environment: [PASSED, GIVEN=x, UNKNOWN]
+            """
+        ),
+        tmp_path,
+    )
+    assert words(found) == "--model org/m --max-model-len 8192 --name a b --ref 81920"
+    assert [word.value for word in found.words][5] == "a b"
+    assert found.words[1].span.text == "$MODEL"
+    environment = {
+        variable.name: variable.value.value if variable.value is not None else None for variable in found.environment
+    }
+    assert environment == {"SEED": "7", "PASSED": "9", "GIVEN": "x", "UNKNOWN": None}
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.0"
+
+
+def test_an_unset_image_keeps_its_reason() -> None:
+    found = unit(service("image: ${VLLM_IMAGE}\ncommand: --model m"))
+    assert found.image is not None
+    assert found.image.unresolved[0].reason == "VLLM_IMAGE is set in no file here"
+
+
+def test_anchors_and_merges() -> None:
+    text = """\
+        x-gpu: &gpu
+          deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}}
+        x-base: &base
+          image: vllm/vllm-openai:v0.10.0
+          shm_size: 16gb
+          environment: {A: base, B: base}
+        services:
+          one:
+            <<: [*base, *gpu]
+            environment: {A: own}
+            command: --model m
+        """
+    found = unit(text)
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.0"
+    assert [request.count for request in found.gpu_requests] == [2]
+    # `<<` is shallow: the service's own environment replaces the base's
+    assert [variable.name for variable in found.environment] == ["A"]
+    assert found.shared_memory is not None
+    assert (found.shared_memory.how, found.shared_memory.bytes) == ("shm_size", 16 * 2**30)
+    assert found.span.line == 8
+
+
+def test_extends_in_the_same_and_in_another_file() -> None:
+    text = """\
+        services:
+          base:
+            image: vllm/vllm-openai:v0.10.0
+            environment: {A: base, B: base}
+            command: --model base
+          child:
+            extends: base
+            environment: {A: own}
+          far:
+            extends: {file: common/c.yaml, service: far}
+            command: --model far
+          lost:
+            extends: {file: absent.yaml, service: x}
+            command: vllm serve lost
+          loop:
+            extends: loop
+            command: vllm serve loop
+        """
+    other = ("common/c.yaml", "services:\n  far:\n    image: vllm/vllm-openai:v0.9.0\n    gpus: 4\n")
+    found = {item.name: item for item in units(text, None, other)}
+    assert words(found["child"]) == "--model base"
+    assert {v.name: v.value.value for v in found["child"].environment if v.value is not None} == {
+        "A": "own",
+        "B": "base",
+    }
+    assert found["far"].image is not None
+    assert found["far"].image.value == "vllm/vllm-openai:v0.9.0"
+    assert [request.count for request in found["far"].gpu_requests] == [4]
+    assert words(found["lost"]) == "lost"
+    assert words(found["loop"]) == "loop"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("gpus: all", [None]),
+        ("gpus: 2", [2]),
+        ("gpus: [{driver: nvidia, count: 3}]", [3]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu], count: all}]}}}", [None]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu], count: 2}]}}}", [2]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu], device_ids: ['0', '3']}]}}}", [2]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu], device_ids: ['${G}']}]}}}", [None]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu], count: '${G:-4}'}]}}}", [4]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}", [None]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [tpm], count: 1}]}}}", []),
+        ("devices: [/dev/kfd, /dev/dri]", [None]),
+        ("runtime: nvidia", [None]),
+        ("shm_size: 1g", []),
+    ],
+)
+def test_devices(body: str, expected: list[int | None]) -> None:
+    found = unit(service(f"image: vllm/vllm-openai\ncommand: --model m\n{body}"))
+    assert [request.count for request in found.gpu_requests] == expected
+    assert all((request.count is None) == (request.reason is not None) for request in found.gpu_requests)
+
+
+def test_replicas_annotations_and_ipc() -> None:
+    found = unit(
+        service(
+            """\
+            image: vllm/vllm-openai
+            command: --model m
+            ipc: host
+            deploy: {replicas: 3, placement: {constraints: [node.labels.gpu == l4]}}
+            labels: ["kvgate.dev/peak-concurrency=20", "other=x"]
+            """
+        )
+    )
+    assert found.replicas == 3
+    assert {key: value.value for key, value in found.annotations.items()} == {"kvgate.dev/peak-concurrency": "20"}
+    assert found.shared_memory is not None
+    assert found.shared_memory.how == "ipc: host"
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("gpu", ("l4",))]
+    scaled = unit(service("image: vllm/vllm-openai\ncommand: --model m\nscale: ${N:-2}\nlabels: {kvgate.dev/gpu: L4}"))
+    assert scaled.replicas == 2
+    assert scaled.annotations["kvgate.dev/gpu"].value == "L4"
+
+
+def test_a_mounted_script_is_read(tmp_path: Path) -> None:
+    (tmp_path / "start.sh").write_text("#!/bin/sh\nexec vllm serve $MODEL_ID --seed 3\n")
+    body = """\
+        image: vllm/vllm-openai
+        volumes: [./start.sh:/app/start.sh:ro]
+        entrypoint: [/bin/sh, /app/start.sh]
+        environment: {MODEL_ID: org/m}
+        gpus: 1
+        """
+    found = unit(service(body), tmp_path)
+    assert words(found) == "org/m --seed 3"
+    assert found.words[1].span.path == "start.sh"
+    assert found.path == "compose.yaml"
+    absent = unit(service(body))
+    assert absent.storage_model is not None
+    assert absent.storage_model.value == "org/m"
+
+
+def test_a_launcher_of_ones_own() -> None:
+    text = service(
+        """\
+        build: .
+        command: python /app/vllm_launcher.py
+        environment: [VLLM_MODEL=org/m]
+        gpus: all
+        """
+    )
+    found = unit(text)
+    assert found.storage_model is not None
+    assert found.storage_model.value == "org/m"
+    assert not found.words[0].resolved
+    assert units(text.replace("gpus: all", "ports: []")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("16gb", 2**34), ("64m", 2**26), ("2kb", 2048), ("1024", 1024), ("0.5g", 2**29), ("8GiB", 2**33), ("big", None)],
+)
+def test_sizes(text: str, expected: int | None) -> None:
+    assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: [vllm]\n",
+        "services: {vllm: [a]}\n",
+        "services: {vllm: {image: [x], command: {a: b}, deploy: 1, environment: 3, volumes: {}, gpus: {}}}\n",
+        "services: {vllm: {image: vllm/vllm-openai, command: [[a], {b: c}], extends: [x], labels: x}}\n",
+        "services: {vllm: {image: vllm/vllm-openai, entrypoint: [], command: --model m, env_file: {a: b}}}\n",
+    ],
+)
+def test_shapes_that_no_schema_allows(text: str) -> None:
+    for item in units(text):
+        assert item.span.line == 1
