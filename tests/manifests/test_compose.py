@@ -41,7 +41,7 @@ def service(body: str) -> str:
         ("image: x\nentrypoint: vllm serve\ncommand: m --a", "m --a"),
         ("image: x\nentrypoint: [python3, -m, vllm.entrypoints.openai.api_server]\ncommand: [--model, m]", "--model m"),
         ("image: x\ncommand: bash -c \"pip install y && vllm serve m --a 1\"", "m --a 1"),
-        ("image: x\nentrypoint: [/bin/sh, -c]\nenvironment: {M: m}\ncommand:\n  - |\n    vllm serve $$M \\\n      --a 1",
+        ("image: x\nentrypoint: [/bin/sh, -c]\nenvironment: {M: m}\ncommand:\n  - |\n    vllm serve $$M \\\n     --a 1",
          "m --a 1"),
         ("image: x\nentrypoint: [/wrap.sh]\ncommand: python -m vllm.entrypoints.openai.api_server --model m",
          "--model m"),
