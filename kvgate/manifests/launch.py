@@ -142,7 +142,9 @@ def _of_command(
         return []
     if repeats_entry and words[0].value == "serve":
         return []
-    if _is_launcher(words) and speaks_vllm(rest, named=named):
+    # a Python program takes flags of its own; a wrapper script hands them on
+    wrapper = named and not _PROGRAM.fullmatch(words[0].value.rpartition("/")[2]) and not words[0].value.endswith(".py")
+    if _is_launcher(words) and speaks_vllm(rest, named=wrapper):
         first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
         note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
         return [_start(rest[first:], words[0].value, False, container, notes=(note,))]

@@ -162,6 +162,7 @@ def test_commands(container: str, expected: str) -> None:
         "image: x/vllm-router\nargs: [--port=8000, --vllm-port=8200, --data-parallel-size=4]",
         "image: python:3.12\ncommand: [sh, -c, 'echo vllm serve m; grep \"vllm serve\" /log']",
         "image: vllm/vllm-openai\ncommand: [sh, -c, 'python download.py --model m']",
+        "image: rocm/vllm\ncommand: [python]\nargs: [benchmark_serving.py, --model, m, --max-concurrency, '64']",
     ],
 )
 def test_what_serves_nothing(container: str) -> None:
