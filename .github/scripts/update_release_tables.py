@@ -48,6 +48,9 @@ PLATFORMS = ("manylinux1_x86_64", "manylinux_2_28_x86_64", "manylinux_2_31_x86_6
 Spec = dict[str, Any]
 
 
+DEPRECATED = re.compile(r"DEPRECATED|^\W*[Dd]eprecated|\b(?:is|are|been) deprecated")
+
+
 class Opaque:
     """A value that cannot be read from the source alone; ``text`` is its expression."""
 
@@ -250,6 +253,7 @@ class Interpreter:
     # configuration classes
 
     def _fields(self, ref: Ref) -> dict[str, tuple[ast.AnnAssign, Module]]:
+        """The fields of a class and its bases, without class variables."""
         assert isinstance(ref.node, ast.ClassDef)
         result: dict[str, tuple[ast.AnnAssign, Module]] = {}
         for base in ref.node.bases:
@@ -306,9 +310,18 @@ class Interpreter:
             for name, (statement, module) in self._fields(ref).items():
                 spec = self._spec_of_hints(name, self.hints(statement.annotation, module))
                 spec |= self._default_of_field(statement, ref if module is ref.module else Ref(module, ref.node))
+                if DEPRECATED.search(self._documentation(statement, ref.node).split("\n\n")[0]):
+                    spec["note"] = True
                 result[name] = spec
             self.kwargs_cache[ref.node.name] = result
         return {name: {**spec} for name, spec in self.kwargs_cache[ref.node.name].items()}
+
+    def _documentation(self, field: ast.AnnAssign, owner: ast.ClassDef) -> str:
+        """The string right after a field."""
+        for statement, after in zip(owner.body, owner.body[1:], strict=False):
+            if statement is field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                return str(after.value.value).strip()
+        return ""
 
     def _spec_of_hints(self, name: str, hints: Hints) -> Spec:
         kinds = {hint[0] for hint in hints}
@@ -693,7 +706,12 @@ class Interpreter:
         for argument in node.args:
             value = self.value(argument.value if isinstance(argument, ast.Starred) else argument, owner, scope)
             names += value if isinstance(value, list) else [value]
-        names = [name for name in names if isinstance(name, str) and name.startswith("-")]
+        # Before 0.5.1 a few were declared with underscores; they are the same flags.
+        names = [
+            name.replace("_", "-") if name.startswith("--") else name
+            for name in names
+            if isinstance(name, str) and name.startswith("-")
+        ]
         if not names:
             return
         spec: Spec = {}
@@ -733,7 +751,7 @@ class Interpreter:
                 )
                 referenced = "" if not isinstance(node, ast.Name) else str(self.value(node, owner, scope))
                 text = f"{text} {referenced}"
-                return {"note": True} if re.search(r"deprecated", text, re.IGNORECASE) else {}
+                return {"note": True} if DEPRECATED.search(text.strip()) else {}
         return {}
 
     def _type(self, node: ast.expr, scope: dict[str, Any]) -> Spec:
@@ -860,13 +878,24 @@ def read_flags(release: Release) -> dict[str, tuple[str, dict[str, Any]]]:
         if module_name == "vllm.scripts":
             node = _serve_part(node)
         interpreter.run(Ref(module, node))
+    noted = _noted_deprecations(interpreter.arg_utils)
     result = {}
     for main, spec in interpreter.flags.items():
         if spec.get("dest") in ("help", "version"):
             continue
+        if main in noted:
+            spec["note"] = True
         dest = spec["dest"] if isinstance(spec.get("dest"), str) else main.lstrip("-").replace("-", "_")
         result[main] = (dest, row_of(main, spec))
     return result
+
+
+def _noted_deprecations(module: Module) -> set[str]:
+    """Flags of which a message in ``arg_utils`` says that they are deprecated."""
+    texts = [
+        node.value for node in ast.walk(module.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return {flag for text in texts for flag in re.findall(r"(--[a-z0-9-]+)`?\)? (?:option |flag )?is deprecated", text)}
 
 
 def _serve_part(function: ast.FunctionDef) -> ast.FunctionDef:
@@ -877,6 +906,7 @@ def _serve_part(function: ast.FunctionDef) -> ast.FunctionDef:
 
 # What a release's parser does beyond argparse, and the code in its parser class or ``arg_utils`` that shows it.
 BEHAVIOURS = {
+    "underscores": r"class FlexibleArgumentParser",
     "disable-for-enable": r"class EnableDisableAction",
     "dotted-keys": r"def create_nested_dict",
     "dotted-lists": r"""endswith\(["']\+["']\)""",

@@ -8,12 +8,11 @@ Where vLLM would refuse, the argument is still read as it was plainly meant, and
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -22,11 +21,12 @@ from kvgate.engine.flags import (
     ReleaseFlags,
     flag_presence,
     flags_of_release,
-    lifetime_of,
+    history_of,
+    lifetime_around,
     nearest_definition,
     parser_since,
 )
-from kvgate.engine.releases import VersionInfo, compare_versions, resolve_version
+from kvgate.engine.releases import VersionInfo, resolve_version
 from kvgate.engine.replacements import replacement_of
 from kvgate.engine.secrets import MASK, is_secret, mask_secrets
 from kvgate.engine.values import (
@@ -244,7 +244,11 @@ class _Parser:
             head, dot, tail = name[2:].partition(".")
             name = "--" + head.replace("_", "-") + dot + tail
         if name in self.release.spellings:
-            return self._known(name, cut, end)
+            known = self._known(name, cut, end)
+            if "underscores" not in self.release.parser and "_" in value[:end]:
+                hint = f"vLLM {self.info.version or self.info.table} reads no underscores in the names of flags"
+                return replace(known, problem="unknown-flag", candidates=(name,), hint=hint)
+            return known
         if name.startswith("-O") and not name.startswith("-O."):
             return self._optimization(value, equals, end)
         if _NEGATIVE.fullmatch(value):
@@ -262,6 +266,12 @@ class _Parser:
 
     def _known(self, name: str, cut: int | None, end: int) -> _Use:
         flag, on = self.release.spellings[name]
+        if not on and self.info.standing == "unknown":
+            # Without a version, a flag of its own in other releases is the better guess than a negation that only
+            # the newest one reads (``--disable-log-requests`` from 0.33.0).
+            own = next((found for found, switches_on in reversed(history_of(name)) if switches_on), None)
+            if own is not None:
+                return _Use(name, own, True, (), cut, end)
         return _Use(name, flag, on, (), cut, end)
 
     def _resolve(self, name: str, cut: int | None, end: int) -> _Use | None:
@@ -414,34 +424,28 @@ class _Parser:
     def unknown_flag(self, use: _Use, name: Text) -> None:
         spelling = use.flag.name if use.flag is not None and not use.candidates else use.key
         release = self.info.version or self.info.table
-        life = lifetime_of(use.key)
-        added = removed_after = removed_in = None
+        life = lifetime_around(use.key, self.info.table) if use.hint is None else None
         instead = replacement_of(spelling, self.info)
         suggestion = instead.text if instead is not None else None
         if use.hint is not None:
-            suggestion = use.candidates[0]
+            suggestion = use.candidates[0] if use.candidates else suggestion
             message = use.hint
         elif life is None:
-            close = difflib.get_close_matches(use.key, list(self.release.spellings), 1, 0.8)
-            suggestion = suggestion or (close[0] if close else None)
+            suggestion = suggestion or _closest(use.key, self.release.spellings)
             message = f"vLLM {release} has no flag {use.key}"
-        elif compare_versions(life.first, release) > 0:
-            added = life.first
-            message = f"vLLM {release} has no flag {use.key} yet: first seen in {life.first}"
-        elif compare_versions(life.last, release) < 0:
-            removed_after, removed_in = life.last, life.gone_in
+        elif life.last is not None:
             message = f"vLLM {release} has no flag {use.key}: last seen in {life.last}, gone in {life.gone_in}"
         else:
-            message = f"vLLM {release} has no flag {use.key}, unlike releases before and after it"
+            message = f"vLLM {release} has no flag {use.key} yet: first seen in {life.first}"
         self.problem(
             "unknown-flag",
             message,
             name.span,
             use.key,
             suggestion,
-            added_in=added,
-            removed_after=removed_after,
-            removed_in=removed_in,
+            added_in=life.first if life is not None else None,
+            removed_after=life.last if life is not None else None,
+            removed_in=life.gone_in if life is not None else None,
             certain=self.info.bounded if use.hint is not None else flag_presence(use.key, self.info) == "absent",
         )
 
@@ -506,9 +510,7 @@ class _Parser:
 
     def refuse(self, use: _Use, flag: Flag, text: str, expected: str, span: Span) -> None:
         shown = MASK if is_secret(flag.dest) else _short(text)
-        close = None
-        if flag.choices and isinstance(flag.choices[0], str):
-            close = next(iter(difflib.get_close_matches(text, [str(choice) for choice in flag.choices], 1)), None)
+        close = _closest(text, map(str, flag.choices or ()))
         self.problem(
             "invalid-value",
             f'{use.key} takes {expected}, "{shown}" was given',
@@ -665,6 +667,12 @@ def _spaced(texts: Sequence[Text]) -> list[Text]:
     for text in texts[1:]:
         result += [Text.at(" ", Span(text.span.file, text.span.start, text.span.start)), text]
     return result
+
+
+def _closest(word: str, candidates: Iterable[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(candidates), 1, 0.75)), None)
 
 
 def _short(text: str) -> str:

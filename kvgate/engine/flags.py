@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -187,20 +187,32 @@ class Lifetime:
     gone_in: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Where a flag that a release lacks is found: the last read release before it with the flag and the first one
+    after that without it, and the first release after it with the flag (again); None where there is none.
+    """
+
+    last: str | None
+    gone_in: str | None
+    first: str | None
+
+
 @lru_cache(maxsize=1)
 def _histories() -> dict[str, tuple[tuple[Flag, bool], ...]]:
     """Every spelling of every release, with the definitions that it had."""
     table = load_table("flags")
-    inverses = [index_of(run["first"]) for run in table["parser"].get("disable-for-enable", ())]
+    since = parser_since("disable-for-enable")
     result: dict[str, list[tuple[Flag, bool]]] = {}
     for name, entry in table["flags"].items():
         for run in entry["runs"]:
-            with_inverses = bool(inverses) and min(inverses) <= index_of(run["last"])
-            flag = _flag(name, entry["dest"], run, with_inverses)
+            flag = _flag(name, entry["dest"], run, since is not None and index_of(since) <= index_of(run["last"]))
             for spelling in flag.names:
                 result.setdefault(spelling, []).append((flag, True))
             for spelling in flag.negations:
-                result.setdefault(spelling, []).append((flag, False))
+                late = since is not None and not spelling.startswith("--no-") and index_of(flag.first) < index_of(since)
+                found = replace(flag, first=since) if late and since is not None else flag
+                result.setdefault(spelling, []).append((found, False))
     return {spelling: tuple(found) for spelling, found in result.items()}
 
 
@@ -220,12 +232,28 @@ def lifetime_of(spelling: str) -> Lifetime | None:
     return Lifetime(first, last, releases()[after] if after < len(releases()) else None)
 
 
+def lifetime_around(spelling: str, release: str) -> Absence | None:
+    """Where a spelling that ``release`` lacks is found before and after it, None if nowhere."""
+    found = history_of(spelling)
+    if not found:
+        return None
+    at = index_of(release)
+    before = max((index_of(flag.last) for flag, _ in found if index_of(flag.last) < at), default=None)
+    after = min((index_of(flag.first) for flag, _ in found if index_of(flag.first) > at), default=None)
+    return Absence(
+        last=None if before is None else releases()[before],
+        gone_in=None if before is None else releases()[before + 1],
+        first=None if after is None else releases()[after],
+    )
+
+
 def nearest_definition(spelling: str, release: str) -> tuple[Flag, bool] | None:
-    """The definition of a spelling in the read release nearest to ``release`` that has it."""
+    """The definition of a spelling in the read release nearest to ``release`` that has it, a flag of its own first."""
     at = index_of(release)
 
-    def distance(found: tuple[Flag, bool]) -> int:
-        return max(index_of(found[0].first) - at, at - index_of(found[0].last), 0)
+    def distance(found: tuple[Flag, bool]) -> tuple[bool, int]:
+        flag, on = found
+        return not on, max(index_of(flag.first) - at, at - index_of(flag.last), 0)
 
     return min(history_of(spelling), key=distance, default=None)
 
