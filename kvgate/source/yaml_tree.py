@@ -26,10 +26,9 @@ MAX_EXPANDED_NODES: Final = 200_000
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _INDENTED_SEPARATOR = re.compile(r"^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
-_GO_TEMPLATE = re.compile(
-    r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b"
-    r"|\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b"
-)
+_HELM_NAMES = re.compile(r"\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b")
+_GO_ACTIONS = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b")
+_COMMENT_LINES = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,30 @@ def is_go_template(text: str) -> bool:
 
     ``a: {{ .Values.x }}`` is valid YAML, a mapping with a mapping for a key, so this must be asked first.
     """
-    return "{{" in text and _GO_TEMPLATE.search(text) is not None
+    if "{{" not in text:
+        return False
+    text = _COMMENT_LINES.sub("", text)  # a values file quotes expressions in its comments
+    if _HELM_NAMES.search(text):
+        return True
+    # alerting rules and dashboards hold Go templates as plain text inside valid YAML
+    return any(not inside for inside in _inside_scalars(text, _GO_ACTIONS))
+
+
+def _inside_scalars(text: str, pattern: re.Pattern[str]) -> Iterator[bool]:
+    """For each match whether it begins within a scalar; false for the rest of a text that is no YAML."""
+    import yaml
+
+    starts = [match.start() for match in pattern.finditer(text)]
+    found = 0
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if starts else ():
+            if isinstance(event, yaml.ScalarEvent) and event.start_mark and event.end_mark:
+                while found < len(starts) and starts[found] < event.end_mark.index:
+                    yield starts[found] >= event.start_mark.index
+                    found += 1
+    except (yaml.YAMLError, RecursionError):
+        pass
+    yield from (False for _ in starts[found:])
 
 
 def parse_yaml(file: SourceFile) -> YamlStream:

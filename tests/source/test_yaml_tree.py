@@ -234,6 +234,9 @@ def test_a_helm_template_is_known_before_it_is_parsed() -> None:
     assert is_go_template("a: {{ .Values.x }}\n")
     assert is_go_template("{{- if .Values.x }}\na: 1\n{{- end }}\n")
     assert is_go_template('a: {{ include "x" . }}\n')
+    assert is_go_template('image: "{{ .Values.image }}"\n')
+    assert not is_go_template("# replicas: {{ .Values.replicas }}\na: 1\n")
+    assert not is_go_template("template: |\n  {{ range .Alerts }}x{{ end }}\n")
     assert not is_go_template("a: '{{HF_TOKEN}}'\nb: {c: {d: 1}}\n")
     assert not is_go_template("args: ['--served-model-name={{.Name}}']\n")
 
