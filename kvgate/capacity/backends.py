@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 Capability = tuple[int, int]
@@ -181,6 +181,25 @@ FLEX_ATTENTION: Final = Backend(
     mm_prefix=lambda choice, capability: True,
     encoders=("decoder", "encoder_only"),
 )
+# Image masks go to Triton, causal queries to the other kernel; both must take the cache.
+TRITON_FLASH_ATTN: Final = Backend(
+    "TRITON_FLASH_ATTN",
+    _flash_blocks,
+    (*PLAIN, *FP8),
+    capability=lambda capability: capability[0] == 9,
+    head_sizes=lambda size: size in (256, 512),
+    mm_prefix=_any,
+    combination=lambda choice, capability: _flash_combination(replace(choice, mm_prefix=False), capability),
+)
+TRITON_FLASHINFER: Final = Backend(
+    "TRITON_FLASHINFER",
+    _always(exact(64)),
+    (*PLAIN, *FP8, "fp8_e5m2"),
+    capability=lambda capability: capability[0] == 10,
+    head_sizes=lambda size: size in (256, 512),
+    mm_prefix=_any,
+    combination=_flashinfer_combination,
+)
 TURBOQUANT: Final = Backend(
     "TURBOQUANT",
     _always(exact(16, 32, 64, 128)),
@@ -321,7 +340,8 @@ def packs(backend: Backend, cache_dtype: str) -> bool:
 _BY_NAME: Final = {
     backend.name: backend
     for backend in (
-        FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT, FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA,
+        FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT, TRITON_FLASH_ATTN, TRITON_FLASHINFER,
+        FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA,
         TOKENSPEED_MLA, CUTLASS_MLA, TRITON_MLA, FLASH_ATTN_MLA_SPARSE, FLASHMLA_SPARSE, FLASHINFER_MLA_SPARSE,
         FLASHINFER_MLA_SPARSE_SM90, FLASHINFER_MLA_SPARSE_SM120, CPU_ATTN, CPU_MLA,
     )
@@ -350,8 +370,10 @@ def priorities(choice: Choice, capability: Capability) -> tuple[Backend, ...]:
             tail.append(FLASHINFER_MLA_SPARSE_SM90)
         return (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, TRITON_MLA, *tail)
     if major == 10 and not choice.non_causal:
-        return (FLASHINFER, FLASH_ATTN, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT)
-    return (FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT)
+        plain = (FLASHINFER, FLASH_ATTN, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT)
+        return (TRITON_FLASHINFER, *plain) if choice.mm_prefix else plain
+    plain = (FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT)
+    return (TRITON_FLASH_ATTN, *plain) if major == 9 and choice.mm_prefix else plain
 
 
 def accepts_block(blocks: Sequence[KernelBlock], size: int) -> bool:

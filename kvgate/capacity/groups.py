@@ -252,7 +252,7 @@ def group_layers(specs: Sequence[CacheSpec], grouping: Grouping) -> list[SpecGro
 
 
 def _full_allocation(specs: Sequence[CacheSpec]) -> list[SpecGroup] | None:
-    """Latent attention next to a draft's windows: all allocated in full (``_try_get_full_allocation_fallback_groups``)."""
+    """Latent attention next to a draft's windows, all in full (``_try_get_full_allocation_fallback_groups``)."""
     kinds = {spec.kind for spec in specs}
     if kinds & {"sliding_window_mla", "chunked_local_attention"} or not {"mla_attention", "sliding_window"} <= kinds:
         return None

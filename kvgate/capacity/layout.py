@@ -15,7 +15,7 @@ from kvgate.capacity import backends as kernels
 from kvgate.capacity.backends import Backend, Choice, KernelBlock
 from kvgate.capacity.release import Release
 from kvgate.capacity.settings import ELEMENT_BYTES, RefusedError, Settings
-from kvgate.capacity.spec import CacheSpec, ceil_div
+from kvgate.capacity.spec import CacheSpec, SpecKind, ceil_div
 from kvgate.models.geometry import Layer, ModelGeometry, State
 
 DEFAULT_BLOCK: Final = 16
@@ -169,6 +169,7 @@ class _Layout:
             v_head=int(text.get("v_head_dim") or 0),
             index_topk=text.get("index_topk"),
             dcp=settings.decode_context_parallel_size > 1,
+            non_causal=self.geometry.family.non_causal,
         )
 
     def backend(self, choice: Choice) -> Backend:
@@ -420,6 +421,7 @@ class _Layout:
         width = width or element_bytes(self.cache_dtype, settings.dtype)
         content = layer.bytes_per_state or (layer.head_size + layer.head_size_v) * width
         heads, size = 1, layer.block_size or self.block_size
+        kind: SpecKind
         if layer.kind == "ring":
             kind = "ring"
             heads = layer.kv_heads

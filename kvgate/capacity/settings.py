@@ -195,14 +195,14 @@ def resolve_settings(
     speculative = speculative if isinstance(speculative, Mapping) else {}
     spec_tokens = _whole(speculative.get("num_speculative_tokens"), 0)
 
-    causal = geometry.text.get("is_causal", geometry.config.get("is_causal", True)) is not False
-    encoder_only = geometry.family.encoder_only or (pooling and not causal)
+    pooler = given("pooler_config") or given("override_pooler_config")
+    pooler = pooler if isinstance(pooler, Mapping) else {}
     chunked = given("enable_chunked_prefill")
     if chunked is None:
-        chunked = _chunked_by_default(geometry, release, pooling=pooling, encoder_only=encoder_only, length=length)
+        chunked = _chunked_by_default(geometry, release, pooler, pooling=pooling, length=length)
     caching = given("enable_prefix_caching")
     if caching is None:
-        caching = _caching_by_default(geometry, release, pooling=pooling, encoder_only=encoder_only)
+        caching = _caching_by_default(geometry, release, pooler, pooling=pooling)
     if geometry.is_encoder_decoder:
         chunked = False
 
@@ -219,6 +219,13 @@ def resolve_settings(
         budget = int(explicit_budget)
     if explicit_sequences is None:
         sequences = min(sequences, budget)
+    most = geometry.family.most_sequences
+    if most is not None and sequences >= 128:
+        sequences = most
+
+    hooked = geometry.family.most_tokens
+    if hooked is not None and given("max_model_len") in (None, -1, "auto"):
+        length = min(length, hooked)
 
     requested_async = given("async_scheduling")
     if requested_async is None:
@@ -309,24 +316,39 @@ def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], r
 
 
 def _chunked_by_default(
-    geometry: ModelGeometry, release: Release, *, pooling: bool, encoder_only: bool, length: int
+    geometry: ModelGeometry, release: Release, pooler: Mapping[str, Any], *, pooling: bool, length: int
 ) -> bool:
     """``ModelConfig.is_chunked_prefill_supported``; V0 only for long contexts of text models."""
     if geometry.is_encoder_decoder:
         return False
     if release.engine == "V0":
         return length > 32768 and not geometry.is_multimodal and not pooling
-    if pooling:
-        return not encoder_only and geometry.family.default_seq_pooling not in ("MEAN", "CLS")
-    return True
+    return not pooling or _summarizes_last(geometry, pooler)
 
 
-def _caching_by_default(geometry: ModelGeometry, release: Release, *, pooling: bool, encoder_only: bool) -> bool:
+def _caching_by_default(geometry: ModelGeometry, release: Release, pooler: Mapping[str, Any], *, pooling: bool) -> bool:
     """``ModelConfig.is_prefix_caching_supported``."""
-    if release.engine == "V0" or geometry.is_encoder_decoder or geometry.is_attention_free:
+    if release.engine == "V0" or geometry.is_encoder_decoder:
         return False
     if pooling:
-        return (
-            not encoder_only and not geometry.is_hybrid and geometry.family.default_seq_pooling not in ("MEAN", "CLS")
-        )
+        return _summarizes_last(geometry, pooler)
+    if geometry.is_attention_free:
+        return False
     return release.hybrid_caching if geometry.is_hybrid else True
+
+
+def is_encoder_only(geometry: ModelGeometry) -> bool:
+    """Whether a pooling model attends in both directions (``ModelConfig.attn_type``)."""
+    return (
+        geometry.family.encoder_only
+        or geometry.family.default_seq_pooling == "CLS"
+        or geometry.config.get("is_causal", True) is False
+    )
+
+
+def _summarizes_last(geometry: ModelGeometry, pooler: Mapping[str, Any]) -> bool:
+    """Causal attention, and a summary that earlier tokens do not enter."""
+    family = geometry.family
+    sequence = pooler.get("seq_pooling_type") or pooler.get("pooling_type") or family.default_seq_pooling
+    steps = pooler.get("tok_pooling_type") == "STEP" if pooler.get("tok_pooling_type") else family.pools_steps
+    return not is_encoder_only(geometry) and str(sequence).upper() not in ("MEAN", "CLS") and not steps

@@ -92,6 +92,9 @@ class Family:
         language_model: names the architecture of the language model inside (from the whole configuration and its
             language model's part); None: this row's own plan.
         hybrid: recurrent and attention layers share blocks (block sizes are aligned).
+        bidirectional: whether vLLM turns the causal mask off, by the whole configuration (embedding models).
+        default_seq_pooling: how a pooling model summarizes unless told; ``pools_steps``: at each step of its text.
+        most_sequences, most_tokens: what the model lowers the defaults of ``max_num_seqs`` and ``max_model_len`` to.
         since, until: releases of vLLM that serve it, ``until`` excluded.
     """
 
@@ -108,6 +111,10 @@ class Family:
     ssm_dtype_key: str | None = None
     ssm_dtype_default: str | None = None
     default_seq_pooling: str = "LAST"
+    pools_steps: bool = False
+    bidirectional: Callable[[Config], bool] | None = None
+    most_sequences: int | None = None
+    most_tokens: int | None = None
     since: str | None = None
     until: str | None = None
 
@@ -212,23 +219,32 @@ def attention(
     return make
 
 
-def mla(*, sparse: bool | Callable[[Config], bool] = False, per_layer: int = 1) -> Maker:
+def _has_indexer(config: Config, index: int) -> bool:
+    """Whether a sparse layer selects its tokens itself, or reuses another layer's selection."""
+    pattern = config.get("index_topk_pattern")
+    if pattern is not None:
+        return index >= len(pattern) or pattern[index] != "S"
+    every = number(config, "index_topk_freq", 1)
+    return max(index - number(config, "index_skip_topk_offset", 2) + 1, 0) % every == 0
+
+
+def mla(
+    *,
+    sparse: bool | Callable[[Config], bool] = False,
+    per_layer: int = 1,
+    indexed: Callable[[Config, int], bool] = _has_indexer,
+) -> Maker:
     """Multi-head latent attention: one vector of ``kv_lora_rank`` + rotary part per token, not sharded."""
 
     def make(config: Config, index: int) -> Iterable[Layer]:
         rank, rope = number(config, "kv_lora_rank"), number(config, "qk_rope_head_dim", 0)
         is_sparse = sparse(config) if callable(sparse) else sparse
         for _ in range(per_layer):
-            if is_sparse and _has_indexer(config, index):
+            if is_sparse and indexed(config, index):
                 yield indexer(config, index)
             yield Layer(index, "mla", heads=query_heads(config), kv_heads=1, head_size=rank + rope, sparse=is_sparse)
 
     return make
-
-
-def _has_indexer(config: Config, index: int) -> bool:
-    kinds = config.get("indexer_types")
-    return not kinds or index >= len(kinds) or kinds[index] != "shared"
 
 
 def indexer(config: Config, index: int, *, block: int = 128) -> Layer:
@@ -470,6 +486,14 @@ def _minicpmv(config: Config, text: Config) -> str | None:
     }.get(str(version))  # fmt: skip
 
 
+def _yes(config: Config) -> bool:
+    return True
+
+
+def _no_layers(config: Config) -> Iterable[Layer]:
+    return ()
+
+
 # --- rows with caches of their own ------------------------------------------------------------------------------------
 
 
@@ -605,9 +629,11 @@ def _kimi_delta(config: Config) -> State:
     heads = int(inner.get("num_heads") or number(config, "linear_num_heads"))
     width = int(inner.get("head_dim") or number(config, "linear_head_dim"))
     kernel = int(inner.get("short_conv_kernel_size") or number(config, "linear_conv_kernel_dim"))
+    # A full-rank, bounded gate is what the checkpointing prefill kernel takes.
+    bounded = bool(inner.get("use_full_rank_gate")) and inner.get("gate_lower_bound") is not None and width == 128
     return State(
         "kimi_delta", heads=heads, head_dim=width, state_size=width, groups=heads, conv_kernel=kernel, dtype="float32",
-        checkpoints=1,
+        checkpoints=int(bounded),
     )  # fmt: skip
 
 
@@ -644,12 +670,14 @@ def _bailing_v3(config: Config, index: int) -> Iterable[Layer]:
                 groups=heads,
                 conv_kernel=number(config, "short_conv_kernel_size", 4),
                 dtype="float32",
-            ),  # fmt: skip
+            ),
         )
 
 
 def _kimi_linear(config: Config) -> Iterable[Layer]:
     inner = config.get("linear_attn_config") or {}
+    if config.get("kv_lora_rank") is None:
+        raise MissingFieldError("kv_lora_rank")
     delta = {layer - 1 for layer in inner.get("kda_layers") or ()}
     kinds = config.get("layer_types")
     for index in range(number(config, "num_hidden_layers")):
@@ -738,7 +766,7 @@ def _glm5_next(config: Config, index: int) -> Iterable[Layer]:
     if kinds[index] == "linear_attention":
         yield Layer(index, "recurrent", state=_kimi_delta(config))
         return
-    if config.get("index_topk") is not None and _has_indexer(config, index):
+    if config.get("index_topk") is not None:
         width, pool = number(config, "index_head_dim"), number(config, "index_kpool")
         yield Layer(
             index, "indexer", kv_heads=1, head_size=width + width // 128 * 4, dtype="uint8", role="kpool_indexer",
@@ -758,10 +786,18 @@ def _glm5_next(config: Config, index: int) -> Iterable[Layer]:
     )
 
 
+_SPARSE_KINDS: Final = frozenset({"sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention"})
+
+
+def _hy_v4_indexer(config: Config, index: int) -> bool:
+    kinds = config.get("indexer_types")
+    return kinds[index] != "shared" if kinds else _has_indexer(config, index)
+
+
 def _hy_v4(config: Config, index: int) -> Iterable[Layer]:
     kinds = config.get("layer_types")
-    sparse = "index_topk" in config and bool(kinds and kinds[index] == "indexed_attention")
-    yield from mla(sparse=sparse)(config, index)
+    sparse = "index_topk" in config and bool(kinds and index < len(kinds) and kinds[index] in _SPARSE_KINDS)
+    yield from mla(sparse=sparse, indexed=_hy_v4_indexer)(config, index)
 
 
 _MINIMAX_KINDS: Final = {
@@ -832,6 +868,7 @@ _GRANITE: Final = attention(
     sink=lambda c, i: bool(c.get("attention_sinks", c.get("layer_types") is not None)),
 )
 _COHERE2: Final = attention(window=_cohere_window)
+_UNLIMITED_OCR: Final = each(attention(size=even_head_size))
 _PLAIN: Final = Family(each(attention()))
 _EVEN_FAMILY: Final = Family(_EVEN_PLAN)
 _DENSE_FAMILY: Final = Family(_DENSE_PLAN)
@@ -1044,7 +1081,7 @@ FAMILIES: Final[dict[str, Family]] = {
                     "head_dim",
                     "state_size",
                     "conv_kernel",
-                )  # fmt: skip
+                )
             )
         ),
         attention_free=True,
@@ -1089,11 +1126,46 @@ FAMILIES: Final[dict[str, Family]] = {
     "XLMRobertaModel": _BIDIRECTIONAL,
     "GPT2ForSequenceClassification": Family(each(attention(size=even_head_size, kv=query_heads)), runner="pooling"),
     "Gemma2Model": Family(_DENSE_PLAN, runner="pooling"),
-    "Gemma3TextModel": Family(_DENSE_PLAN, runner="pooling"),
+    "ClefOmniForJointSchema": inside(fixed("Qwen3MoeForCausalLM"), runner="pooling"),
+    "ColBERTJinaRobertaModel": _BIDIRECTIONAL,
+    "ColBERTLfm2Model": Family(_LFM2, runner="pooling", hybrid=True, default_seq_pooling="CLS"),
+    "ColBERTModernBertModel": _BIDIRECTIONAL,
+    "ColPaliForRetrieval": inside(runner="pooling", default_seq_pooling="CLS"),
+    "ColQwen3_5": Family(
+        _QWEN_NEXT,
+        runner="pooling",
+        hybrid=True,
+        multimodal=True,
+        ssm_dtype_key="mamba_ssm_dtype",
+        default_seq_pooling="CLS",
+        bidirectional=lambda c: c.get("retrieval_attention_contract") == "bidirectional",
+    ),
+    "DeepseekV3BidirectionalModel": Family(_DEEPSEEK, runner="pooling"),
+    "EmbeddingGemma2Model": Family(
+        _ENCODER, runner="pooling", encoder_only=True, multimodal=True, default_seq_pooling="MEAN", most_tokens=8192
+    ),
+    "Gemma3TextModel": Family(
+        _DENSE_PLAN, runner="pooling", bidirectional=lambda c: bool(c.get("use_bidirectional_attention"))
+    ),
+    "InternLM2ForRewardModel": Family(_EVEN_PLAN, runner="pooling"),
+    "JinaEmbeddingsV5Model": Family(
+        _DENSE_PLAN, runner="pooling", bidirectional=lambda c: not c.get("is_decoder", True)
+    ),
+    "JinaForRanking": Family(_DENSE_PLAN, runner="pooling"),
+    "JinaVLForRanking": inside(fixed("Qwen2ForCausalLM"), runner="pooling"),
+    "LlamaBidirectionalForSequenceClassification": Family(_DENSE_PLAN, runner="pooling", bidirectional=_yes),
+    "LlamaBidirectionalModel": Family(_DENSE_PLAN, runner="pooling", bidirectional=_yes),
+    "LlamaNemotronVLForSequenceClassification": inside(runner="pooling", bidirectional=_yes),
+    "LlamaNemotronVLModel": inside(runner="pooling", bidirectional=_yes),
+    "OpsColQwen3Model": inside(fixed("Qwen3ForCausalLM"), runner="pooling", default_seq_pooling="CLS"),
+    "Qwen3ASRForcedAlignerForTokenClassification": inside(fixed("Qwen3ForCausalLM"), runner="pooling"),
+    "Qwen3VLNemotronEmbedModel": inside(fixed("Qwen3ForCausalLM"), runner="pooling", default_seq_pooling="CLS"),
+    "Terratorch": Family(_no_layers, runner="pooling", attention_free=True, encoder_only=True, multimodal=True),
+    "VoyageQwen3BidirectionalEmbedModel": Family(_DENSE_PLAN, runner="pooling", bidirectional=_yes),
     "JambaForSequenceClassification": Family(_JAMBA_PLAN, runner="pooling", hybrid=True),
     "LlamaModel": _DENSE_FAMILY,
     "MistralModel": _DENSE_FAMILY,
-    "Qwen2ForProcessRewardModel": Family(_EVEN_PLAN, runner="pooling"),
+    "Qwen2ForProcessRewardModel": Family(_EVEN_PLAN, runner="pooling", pools_steps=True),
     "Qwen2ForRewardModel": Family(_EVEN_PLAN, runner="pooling"),
     "Qwen2Model": _EVEN_FAMILY,
     # encoder-decoder
@@ -1108,14 +1180,18 @@ FAMILIES: Final[dict[str, Family]] = {
     "BeeForConditionalGeneration": inside(),
     "Blip2ForConditionalGeneration": inside(),
     "Cohere2VisionForConditionalGeneration": inside(),
+    "CohereCompassForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "ColModernVBertForRetrieval": Family(_ENCODER, runner="pooling", encoder_only=True, multimodal=True),
-    "ColQwen3": inside(fixed("Qwen3ForCausalLM"), runner="pooling"),
+    "ColQwen3": inside(fixed("Qwen3ForCausalLM"), runner="pooling", default_seq_pooling="CLS"),
     "Cosmos3EdgeForConditionalGeneration": Family(each(attention()), multimodal=True),
     "Cosmos3ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
     "DeepseekOCR2ForCausalLM": inside(),
     "DeepseekOCRForCausalLM": inside(),
     "DeepseekV4ForConditionalGeneration": Family(each(_deepseek_v4), multimodal=True),
     "DeepseekVLV2ForCausalLM": inside(),
+    "DiffusionGemmaForBlockDiffusion": Family(
+        each(_per_layer_attention), multimodal=True, non_causal=True, most_sequences=8
+    ),
     "DotsOCRForCausalLM": inside(fixed("Qwen2ForCausalLM")),
     "Eagle2_5_VLForConditionalGeneration": inside(),
     "Emu3ForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
@@ -1178,6 +1254,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "MolmoForCausalLM": Family(each(attention(size=even_head_size, kv=_molmo_kv)), multimodal=True),
     "Moondream3ForCausalLM": Family(each(_moondream3, at("n_layers")), multimodal=True),
     "MoonshotKimiaForCausalLM": inside(fixed("Qwen2ForCausalLM")),
+    "MossAudioModel": inside(fixed("Qwen3ForCausalLM")),
     "MossTranscribeDiarizeForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
     "MuseGlimmerForConditionalGeneration": Family(
         each(attention(window=_muse_window)), multimodal=True, window_everywhere=False
@@ -1226,9 +1303,45 @@ FAMILIES: Final[dict[str, Family]] = {
     "Step3p7ForConditionalGeneration": inside(fixed("Step3p5ForCausalLM"), window_everywhere=False),
     "StepVLForConditionalGeneration": inside(),
     "UltravoxModel": inside(),
+    "UnlimitedOCRForCausalLM": Family(_UNLIMITED_OCR, multimodal=True),
     "VibeVoiceAsrForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "VoxtralForConditionalGeneration": inside(),
 }
+
+# How vLLM derives a base model from the name of a pooling model, in this order (``config/model.py``).
+SUFFIXES: Final[tuple[tuple[str, Literal["generate", "pooling"]], ...]] = (
+    ("ForCausalLM", "generate"),
+    ("ForConditionalGeneration", "generate"),
+    ("ChatModel", "generate"),
+    ("LMHeadModel", "generate"),
+    ("ForTextEncoding", "pooling"),
+    ("EmbeddingModel", "pooling"),
+    ("ForSequenceClassification", "pooling"),
+    ("ForTokenClassification", "pooling"),
+    ("ForAudioClassification", "pooling"),
+    ("ForImageClassification", "pooling"),
+    ("ForVideoClassification", "pooling"),
+    ("ClassificationModel", "pooling"),
+    ("ForRewardModeling", "pooling"),
+    ("RewardModel", "pooling"),
+    ("Model", "pooling"),
+)
+
+
+def family_of(architecture: str) -> tuple[str, Family] | None:
+    """The row of an architecture, under the name it is served by; pooling heads are served by their base model."""
+    found = FAMILIES.get(architecture)
+    if found is not None:
+        return architecture, found
+    for suffix, runner in SUFFIXES:
+        if architecture.endswith(suffix):
+            for other, _ in SUFFIXES:
+                base = architecture.replace(suffix, other)
+                if base in FAMILIES:
+                    return base, replace(FAMILIES[base], runner=runner)
+            return None
+    return None
+
 
 # Names that a checkpoint uses for another row.
 ALIASES: Final[Mapping[str, str]] = {"LLaMAForCausalLM": "LlamaForCausalLM", "HfMoondream": "Moondream3ForCausalLM"}

@@ -525,7 +525,7 @@ def _qwen4(config: Config) -> None:
 
 
 _MLA_HEAD: Final = (
-    _set("qk_head_dim", lambda c: c.get("qk_nope_head_dim", 0) + c.get("qk_rope_head_dim", 0)),
+    _set("qk_head_dim", lambda c: (c.get("qk_nope_head_dim") or 0) + (c.get("qk_rope_head_dim") or 0)),
     _set("head_dim", _from("qk_rope_head_dim")),
 )
 _GEMMA4: Final = (
@@ -585,8 +585,6 @@ _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "granitemoehybrid": (_mamba_head_dim, _all("linear_attention")),
     "hrm_text": (_hrm_text,),
     "hy_v4": (
-        _set("num_key_value_heads", _from("num_attention_heads")),
-        _all("indexed_attention"),
         _set(
             "indexer_types",
             lambda c: ["full" if i == 0 or (i - 1) % 4 == 0 else "shared" for i in range(_layers(c))],
@@ -615,7 +613,7 @@ _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             force=False,
         ),
     ),
-    "mistral4": (_set("head_dim", lambda c: c.get("qk_nope_head_dim", 0) + c.get("qk_rope_head_dim", 0)),),
+    "mistral4": (_set("head_dim", lambda c: (c.get("qk_nope_head_dim") or 0) + (c.get("qk_rope_head_dim") or 0)),),
     "modernbert": (_every("sliding_attention", "full_attention", 3, "global_attn_every_n_layers", first=True),),
     "muse_glimmer_text": (_muse_glimmer,),
     "nemotron_h": (_nemotron_h,),

@@ -7,7 +7,7 @@ and the model files): which attributes count, in which order, and what a missing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from kvgate.models import architectures
@@ -103,6 +103,7 @@ _MM_PREFIX_TYPES: Final = frozenset({"bagel", "gemma3", "molmo2", "moondream3", 
 _GEMMA4_TYPES: Final = frozenset(
     ["diffusion_gemma", "diffusion_gemma_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"]
 )
+_MASKED: Final = frozenset({"attention", "mla"})
 _NO_ATTENTION_TYPES: Final = frozenset({"falcon_mamba", "mamba", "timm_wrapper", "medusa"})
 
 
@@ -115,10 +116,15 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
     completed = complete_configuration(model.config, files=model.files, overrides=hf_overrides)
     config, text = completed.whole, completed.text
     architecture = _architecture(config)
-    family = architectures.FAMILIES.get(architecture)
-    if family is None:
+    found = architectures.family_of(architecture)
+    if found is None:
         raise UnknownModelError(f"architecture {architecture or '(none)'} is not in kvgate's table")
+    architecture, family = found
     text_architecture = architecture
+    if family.bidirectional is not None and family.bidirectional(config):
+        same = text is config
+        config = {**config, "is_causal": False}
+        text = config if same else {**text, "is_causal": False}
     try:
         inner = family.language_model(config, text) if family.language_model else None
         if inner is not None:
@@ -129,6 +135,8 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
             layers = tuple(plan.plan(text))
         else:
             layers = tuple(family.plan(text))
+        if text.get("is_causal", True) is False:
+            layers = tuple(replace(layer, kind="encoder") if layer.kind in _MASKED else layer for layer in layers)
         heads = _heads(config, text)
         hidden = int(text.get("hidden_size") or 0)
     except MissingFieldError as error:
