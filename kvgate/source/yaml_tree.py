@@ -26,8 +26,10 @@ MAX_EXPANDED_NODES: Final = 200_000
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _INDENTED_SEPARATOR = re.compile(r"^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
-_HELM_NAMES = re.compile(r"\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b")
-_GO_ACTIONS = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b")
+_GO_TEMPLATE = re.compile(
+    r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b"
+    r"|\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b"
+)
 _COMMENT_LINES = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
@@ -154,15 +156,13 @@ class YamlStream:
 def is_go_template(text: str) -> bool:
     """Whether the text is a Go template (a Helm chart's, say), which is no YAML before it is rendered.
 
-    ``a: {{ .Values.x }}`` is valid YAML, a mapping with a mapping for a key, so this must be asked first.
+    ``a: {{ .Values.x }}`` is valid YAML, a mapping with a mapping for a key, so this must be asked first. A text in
+    which every expression stands inside a scalar can be read; what it stands for is then unknown.
     """
     if "{{" not in text:
         return False
-    text = _COMMENT_LINES.sub("", text)  # a values file quotes expressions in its comments
-    if _HELM_NAMES.search(text):
-        return True
-    # alerting rules and dashboards hold Go templates as plain text inside valid YAML
-    return any(not inside for inside in _inside_scalars(text, _GO_ACTIONS))
+    text = _COMMENT_LINES.sub(lambda match: " " * len(match.group()), text)  # a values file quotes them in comments
+    return any(not inside for inside in _inside_scalars(text, _GO_TEMPLATE))
 
 
 def _inside_scalars(text: str, pattern: re.Pattern[str]) -> Iterator[bool]:
