@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from typing import Final
-from xml.sax.saxutils import escape as _xml_escape
 
 from kvgate.source.text import SourceFile
 
@@ -118,4 +117,4 @@ def xml(text: str) -> str:
         else char.encode("unicode_escape").decode()
         for char in text
     )
-    return _xml_escape(legal, {'"': "&quot;"})
+    return legal.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

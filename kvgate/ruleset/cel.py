@@ -10,7 +10,7 @@ evaluating them with facts missing (:func:`Condition.unguarded`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -62,29 +62,20 @@ class Environment:
     def __init__(self, variables: tuple[Variable, ...]) -> None:
         from cel_expr_python import cel
 
-        types = {
-            "bool": cel.Type.BOOL,
-            "int": cel.Type.INT,
-            "double": cel.Type.DOUBLE,
-            "string": cel.Type.STRING,
-            "list": cel.Type.List(cel.Type.STRING),
-            "map": cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
-            "any": cel.Type.DYN,
-        }
         wrappers = {
             "bool": cel.Type("google.protobuf.BoolValue"),
             "int": cel.Type("google.protobuf.Int64Value"),
             "double": cel.Type("google.protobuf.DoubleValue"),
             "string": cel.Type("google.protobuf.StringValue"),
         }
+        types = _types()
         self.variables = {variable.name: variable for variable in variables}
         self._strict = cel.NewEnv(
             variables={v.name: wrappers.get(v.type, cel.Type.DYN) if v.nullable else types[v.type] for v in variables}
         )
-        self._loose = cel.NewEnv(variables={v.name: cel.Type.DYN if v.nullable else types[v.type] for v in variables})
 
     def compile(self, text: str) -> Condition:
-        """Compile a condition.
+        """Compile a condition and check it.
 
         Raises:
             CelError: it is no CEL, names an unknown fact, mixes types, or is no condition.
@@ -93,34 +84,44 @@ class Environment:
 
         try:
             checked = self._strict.compile(text)
-            program = self._loose.compile(text)
         except RuntimeError as error:
             raise _explain(str(error)) from None
         if checked.return_type().name() != cel.Type.BOOL.name():
             raise CelError(f"a condition is true or false, this is of type {checked.return_type().name().lower()}")
-        return Condition(text, self._names(text), program, self)
-
-    def _names(self, text: str) -> tuple[str, ...]:
-        """The facts a condition uses."""
-        found: dict[str, None] = {}
-        for match in _NAME.finditer(_STRING.sub("''", text)):
-            parts = match.group().split(".")
-            for length in range(len(parts), 0, -1):
-                name = ".".join(parts[:length])
-                if name in self.variables:
-                    found[name] = None
-                    break
-        return tuple(found)
+        return Condition(text, self.variables.get)
 
 
-@dataclass(frozen=True, slots=True)
+def _types() -> dict[FactType, Any]:
+    from cel_expr_python import cel
+
+    return {
+        "bool": cel.Type.BOOL,
+        "int": cel.Type.INT,
+        "double": cel.Type.DOUBLE,
+        "string": cel.Type.STRING,
+        "list": cel.Type.List(cel.Type.STRING),
+        "map": cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+        "any": cel.Type.DYN,
+    }
+
+
 class Condition:
-    """A compiled condition. ``names`` are the facts it uses."""
+    """A condition, compiled for evaluation when it is first asked.
 
-    text: str
-    names: tuple[str, ...]
-    _program: Any
-    _environment: Environment
+    Args:
+        text: the CEL expression, already checked (:meth:`Environment.compile`) or known to be right.
+        find: a variable by its name, None for what is none.
+    """
+
+    def __init__(self, text: str, find: Callable[[str], Variable | None]) -> None:
+        self.text = text
+        self.variables = _used(text, find)
+        self._program: Any = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The facts it uses."""
+        return tuple(self.variables)
 
     def holds(self, facts: Mapping[str, Any]) -> bool:
         """Evaluate the condition.
@@ -128,8 +129,13 @@ class Condition:
         Raises:
             EvaluationError: CEL could not (a null without a guard, a missing key, an overflow).
         """
-        data = {name: facts[name] for name in self.names}
-        result = self._program.eval(data=data)
+        if self._program is None:
+            from cel_expr_python import cel
+
+            types = _types()
+            loose = {name: cel.Type.DYN if v.nullable else types[v.type] for name, v in self.variables.items()}
+            self._program = cel.NewEnv(variables=loose).compile(self.text)
+        result = self._program.eval(data={name: facts[name] for name in self.variables})
         value = result.value()
         if isinstance(value, bool):
             return value
@@ -140,9 +146,8 @@ class Condition:
 
         Facts are tried missing one by one, in pairs, and all together, the others at sample values.
         """
-        variables = [self._environment.variables[name] for name in self.names]
-        nullable = [variable.name for variable in variables if variable.nullable and variable.type != "any"]
-        samples = {variable.name: SAMPLES[variable.type] for variable in variables}
+        nullable = [name for name, variable in self.variables.items() if variable.nullable and variable.type != "any"]
+        samples = {name: SAMPLES[variable.type] for name, variable in self.variables.items()}
         trials: list[tuple[str, ...]] = [(name,) for name in nullable]
         trials += [(a, b) for at, a in enumerate(nullable) for b in nullable[at + 1 :]]
         trials.append(tuple(nullable))
@@ -152,6 +157,19 @@ class Condition:
             except EvaluationError:
                 return missing[0] if missing else None
         return None
+
+
+def _used(text: str, find: Callable[[str], Variable | None]) -> dict[str, Variable]:
+    """The facts that a condition uses."""
+    found: dict[str, Variable] = {}
+    for match in _NAME.finditer(_STRING.sub("''", text)):
+        parts = match.group().split(".")
+        for length in range(len(parts), 0, -1):
+            variable = find(".".join(parts[:length]))
+            if variable is not None:
+                found[variable.name] = variable
+                break
+    return found
 
 
 def _explain(text: str) -> CelError:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
 from kvgate.ruleset.cel import FactType, Variable
 from kvgate.ruleset.certainty import Bound, Input
+from kvgate.source.yaml_tree import Mapping as YamlMapping
+from kvgate.source.yaml_tree import is_null
 
 if TYPE_CHECKING:
     from kvgate.engine.images import Image
@@ -64,6 +66,12 @@ def _image(read: Callable[[Image], Any], missing: Any = None) -> Getter:
         return read(case.plan.image) if case.plan.image is not None else missing
 
     return get
+
+
+def _is_built(case: Case, bound: Bound) -> bool:
+    """Whether a Compose service builds its image: the image's name is then only what the result is called."""
+    node = case.unit.node
+    return case.unit.kind == "compose" and isinstance(node, YamlMapping) and not is_null(node.get("build"))
 
 
 def _shape(name: str) -> Getter:
@@ -282,6 +290,7 @@ _OWN: Final = (
         (),
         _image(lambda i: i.official, False),
     ),
+    Fact("image.built_here", "bool", False, "a Compose service that builds it", (), _is_built),
     Fact("image.is_vllm", "bool", False, "a vLLM engine by its name", (), _image(lambda i: i.is_vllm, False)),
     Fact("image.mutable_reason", "string", True, "why it is not pinned", (), _image(lambda i: i.mutable_reason)),
     Fact("vllm.version", "string", False, "the release the unit is judged by", _V, lambda c, b: c.plan.version),
@@ -519,29 +528,49 @@ def _argument_type(runs: list[dict[str, Any]]) -> FactType:
 
 
 @lru_cache(maxsize=1)
-def _argument_facts() -> tuple[Fact, ...]:
+def _argument_runs() -> dict[str, tuple[str, list[dict[str, Any]]]]:
+    """Every engine argument with the first spelling of its flag and its definitions over all releases."""
     from kvgate.engine.tables import load_table
 
-    runs: dict[str, list[dict[str, Any]]] = {}
-    spelled: dict[str, str] = {}
+    found: dict[str, tuple[str, list[dict[str, Any]]]] = {}
     for name, entry in load_table("flags")["flags"].items():
-        runs.setdefault(entry["dest"], []).extend(entry["runs"])
-        spelled.setdefault(entry["dest"], name)
+        dest = entry["dest"]
+        if dest.isidentifier() and dest not in ("model", "model_tag"):
+            found.setdefault(dest, (name, []))[1].extend(entry["runs"])
+    return found
 
-    def getter(dest: str) -> Getter:
-        return lambda case, bound: case.argument(dest)
 
-    return tuple(
-        Fact(f"args.{dest}", _argument_type(found), True, f"{spelled[dest]} as set", ("words",), getter(dest))
-        for dest, found in sorted(runs.items())
-        if re.fullmatch(r"[a-z_][a-z0-9_]*", dest) and dest not in ("model", "model_tag")
+@lru_cache(maxsize=1)
+def _own_facts() -> dict[str, Fact]:
+    return {fact.name: fact for fact in _OWN}
+
+
+@cache
+def find_fact(name: str) -> Fact | None:
+    """A fact by its name, None if there is none."""
+    head, _, dest = name.partition(".")
+    if head != "args":
+        return _own_facts().get(name)
+    found = _argument_runs().get(dest)
+    if found is None:
+        return None
+    spelled, runs = found
+    return Fact(
+        name, _argument_type(runs), True, f"{spelled} as set", ("words",), lambda case, bound: case.argument(dest)
     )
 
 
 @lru_cache(maxsize=1)
 def facts() -> Mapping[str, Fact]:
     """Every fact by its name, in the order they are documented."""
-    return {fact.name: fact for fact in (*_OWN, *_argument_facts())}
+    arguments = [find_fact(f"args.{dest}") for dest in sorted(_argument_runs())]
+    return {fact.name: fact for fact in (*_OWN, *arguments) if fact is not None}
+
+
+def find_variable(name: str) -> Variable | None:
+    """A fact as CEL's variable."""
+    fact = find_fact(name)
+    return Variable(fact.name, fact.type, fact.optional) if fact is not None else None
 
 
 def variables() -> tuple[Variable, ...]:
@@ -559,7 +588,9 @@ class UnitFacts(Mapping[str, Any]):
         self._bound = bound
 
     def __getitem__(self, name: str) -> Any:
-        fact = facts()[name]
+        fact = find_fact(name)
+        if fact is None:
+            raise KeyError(name)
         return _typed(fact, fact.get(self._case, self._bound))
 
     def __iter__(self) -> Iterator[str]:

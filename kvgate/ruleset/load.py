@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from kvgate.findings.finding import Confidence, Severity
 from kvgate.ruleset.cel import CelError, Condition, environment
 from kvgate.ruleset.checks import NoParams, checks
-from kvgate.ruleset.facts import facts
+from kvgate.ruleset.facts import facts, find_variable
 from kvgate.ruleset.locate import PlaceError, read_place
 from kvgate.ruleset.model import Example, Profile, Rule, RuleError, Scope, Status, Variant
 from kvgate.ruleset.words import Template, TemplateError, read_template
@@ -36,6 +36,7 @@ MAX_RULE_BYTES: Final = 1_000_000
 _KEBAB: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _LAST_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}$")  # brings its own sentence
+_EXAMPLES: Final = re.compile(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.MULTILINE)  # where they come last
 _SCOPES: Final[tuple[Scope, ...]] = ("unit", "file", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",
@@ -75,22 +76,28 @@ def builtin_folder() -> Path:
     raise RuleError("kvgate's own rules are missing from the installation; install it again")
 
 
-def load_rules(root: Path | None = None) -> RuleSet:
+def load_rules(root: Path | None = None, *, thorough: bool = True) -> RuleSet:
     """The built-in rules and, with a root, the users' own of its ``.kvgate/rules``.
+
+    Without ``thorough`` the built-in rules are taken as the test suite left them: their names and types are not
+    checked again and their examples not read. The users' own are always checked.
 
     Raises:
         RuleError: a file cannot be read or is wrong, or an id stands twice.
     """
-    rules = list(_builtin_rules())
+    rules = list(_builtin_rules(thorough))
     if root is not None:
         folder = root / USER_RULES
         rules += [read_rule_file(path, path.relative_to(root).as_posix(), builtin=False) for path in rule_files(folder)]
     return collect(rules)
 
 
-@lru_cache(maxsize=1)
-def _builtin_rules() -> tuple[Rule, ...]:
-    return tuple(read_rule_file(path, f"rules/{path.name}", builtin=True) for path in rule_files(builtin_folder()))
+@lru_cache(maxsize=2)
+def _builtin_rules(thorough: bool) -> tuple[Rule, ...]:
+    return tuple(
+        read_rule_file(path, f"rules/{path.name}", builtin=True, thorough=thorough)
+        for path in rule_files(builtin_folder())
+    )
 
 
 def rule_files(folder: Path) -> list[Path]:
@@ -100,8 +107,8 @@ def rule_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
 
 
-def read_rule_file(path: Path, shown: str, *, builtin: bool) -> Rule:
-    """Read one rule file.
+def read_rule_file(path: Path, shown: str, *, builtin: bool, thorough: bool = True) -> Rule:
+    """Read one rule file; without ``thorough`` neither its names and types are checked nor its examples read.
 
     Raises:
         RuleError: it cannot be read or is wrong.
@@ -116,7 +123,7 @@ def read_rule_file(path: Path, shown: str, *, builtin: bool) -> Rule:
         file = SourceFile.from_bytes(shown, data)
     except UnicodeDecodeError as error:
         raise RuleError(f"{shown}: no UTF-8 text ({error.reason} at byte {error.start})") from None
-    return read_rule(file, builtin=builtin)
+    return read_rule(file, builtin=builtin, thorough=thorough)
 
 
 def collect(rules: Iterable[Rule]) -> RuleSet:
@@ -139,25 +146,30 @@ def collect(rules: Iterable[Rule]) -> RuleSet:
     return RuleSet(dict(sorted(found.items())), aliases)
 
 
-def read_rule(file: SourceFile, *, builtin: bool = False) -> Rule:
-    """Read the text of one rule file.
+def read_rule(file: SourceFile, *, builtin: bool = False, thorough: bool = True) -> Rule:
+    """Read the text of one rule file; see :func:`read_rule_file`.
 
     Raises:
         RuleError: it is wrong.
     """
+    if not thorough:
+        examples = _EXAMPLES.search(file.text)
+        if examples is not None:
+            file = SourceFile(file.path, file.text[: examples.start()])
     stream = parse_yaml(file)
     if stream.problems:
         problem = stream.problems[0]
         raise RuleError(problem.message, problem.span)
     if len(stream.documents) != 1:
         raise RuleError(f"one rule to a file, {len(stream.documents)} found", file.line_span(1))
-    return _Reader(file, builtin).rule(stream.documents[0])
+    return _Reader(file, builtin, thorough).rule(stream.documents[0])
 
 
 class _Reader:
-    def __init__(self, file: SourceFile, builtin: bool) -> None:
+    def __init__(self, file: SourceFile, builtin: bool, thorough: bool) -> None:
         self.file = file
         self.builtin = builtin
+        self.thorough = thorough
 
     def rule(self, node: Node) -> Rule:
         fields = self.fields(node, "a rule", _FIELDS)
@@ -226,6 +238,8 @@ class _Reader:
     def condition(self, node: Node) -> Condition:
         text = self.string(node)
         assert isinstance(node, Scalar)
+        if not self.thorough:
+            return Condition(text, find_variable)
         try:
             condition = environment().compile(text)
         except CelError as error:
@@ -272,6 +286,8 @@ class _Reader:
     # -- words -----------------------------------------------------------------------------------------------------
 
     def placeholders(self, check: str | None, scope: Scope) -> frozenset[str]:
+        if not self.thorough:
+            return frozenset()
         names = set(checks()[check].values) if check else set()
         if scope == "unit":
             names.update(facts())
@@ -284,7 +300,7 @@ class _Reader:
             template = read_template(text)
         except TemplateError as error:
             raise RuleError(error.message, node.text.slice(error.offset, error.offset + 1).span) from None
-        for name in template.names:
+        for name in template.names if self.thorough else ():
             if name not in names:
                 at = text.find("{" + name) + 1
                 span = node.text.slice(at, at + len(name)).span

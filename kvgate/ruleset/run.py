@@ -21,7 +21,7 @@ from kvgate.findings.suppress import SuppressionProblem, apply_suppressions
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.certainty import Bound, Certainty, Input, certainty_of, severity_of
 from kvgate.ruleset.checks import checks
-from kvgate.ruleset.facts import UnitFacts, facts
+from kvgate.ruleset.facts import UnitFacts, find_fact
 from kvgate.ruleset.load import RuleSet
 from kvgate.ruleset.locate import locate, unit_line
 from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Status
@@ -227,7 +227,8 @@ def _condition_drafts(rule: Rule, case: Case) -> Iterator[Draft]:
         return
     inputs: dict[Input, None] = {}
     for name in condition.names:
-        inputs.update(dict.fromkeys(facts()[name].inputs))
+        fact = find_fact(name)
+        inputs.update(dict.fromkeys(fact.inputs if fact is not None else ()))
     # that a flag is set is certain whatever the other words hide
     if all(case.argument(name[5:]) is not None for name in condition.names if name.startswith("args.")):
         inputs.pop("words", None)

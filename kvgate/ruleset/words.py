@@ -9,6 +9,7 @@ from typing import Any, Final
 
 GIB: Final = 2**30
 _PLACEHOLDER: Final = re.compile(r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}")
+_BRACES: Final = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}|[{{}}]")
 _FILLED: Final = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}")
 
 
@@ -92,20 +93,15 @@ def read_template(text: str) -> Template:
         TemplateError: a brace that begins no placeholder, or an unknown format.
     """
     names: list[str] = []
-    at = 0
-    while at < len(text):
-        if text.startswith(("{{", "}}"), at):
-            at += 2
+    for match in _BRACES.finditer(text):
+        if match["name"] is None:
+            if len(match.group()) == 1:
+                raise TemplateError(
+                    "a placeholder is {name} or {name:format}; a brace itself is doubled", match.start()
+                )
             continue
-        if text[at] not in "{}":
-            at += 1
-            continue
-        match = _PLACEHOLDER.match(text, at)
-        if match is None:
-            raise TemplateError("a placeholder is {name} or {name:format}; a brace itself is doubled", at)
         form = match["format"]
         if form is not None and form not in _FORMATS:
-            raise TemplateError(f'unknown format "{form}"; known: {", ".join(_FORMATS)}', at)
+            raise TemplateError(f'unknown format "{form}"; known: {", ".join(_FORMATS)}', match.start())
         names.append(match["name"])
-        at = match.end()
     return Template(text, tuple(dict.fromkeys(names)))

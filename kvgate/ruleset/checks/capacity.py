@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvgate.capacity.prediction import Prediction
 from kvgate.findings.finding import Severity
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
 from kvgate.ruleset.certainty import Bound, Input
@@ -14,6 +13,10 @@ from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.comments import claims_capacity, claims_memory
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.words import amount, gib, plural
+
+if TYPE_CHECKING:
+    from kvgate.capacity.prediction import Prediction
+    from kvgate.hardware.gpu import Gpu
 
 _POOL: Final[tuple[Input, ...]] = ("prediction", "vllm_version", "gpu", "model")
 _LOAD: Final[tuple[Input, ...]] = (*_POOL, "workload")
@@ -287,19 +290,24 @@ def max_model_len_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]
         return
     claim = claims_capacity(argument.span)
     memory_claim = claims_memory(argument.span)
-    for gpu in [None] if case.plan.gpu is not None or case.plan.gpu_memory_bytes is not None else case.common_gpus():
-        draft = _length_draft(case, params, length, own, claim, memory_claim, gpu)
+    if case.plan.gpu is not None or case.plan.gpu_memory_bytes is not None:
+        draft = _length_draft(case, params, length, own, claim, memory_claim, None)
         if draft is not None:
             yield draft
-            return
+        return
+    if claim is None and memory_claim is None:
+        return
+    # whatever the GPU: what a comment claims must be wrong on every common one that has room
+    roomy = [gpu for gpu in case.common_gpus() if not _no_room(case.predict(gpu=gpu))]
+    drafts = [_length_draft(case, params, length, own, claim, memory_claim, gpu) for gpu in roomy]
+    if drafts and all(draft is not None for draft in drafts):
+        yield from drafts[:1]  # type: ignore[misc]
 
 
 def _length_draft(
-    case: Case, params: AsCapacity, length: int, own: int, claim: str | None, memory_claim: str | None, gpu: object
+    case: Case, params: AsCapacity, length: int, own: int, claim: str | None, memory_claim: str | None, gpu: Gpu | None
 ) -> Draft | None:
-    from kvgate.hardware.gpu import Gpu
-
-    other = gpu if isinstance(gpu, Gpu) else None
+    other = gpu
     kept = case.predict(gpu=other) if other is not None else case.prediction
     unset = case.predict(without=("max_model_len",), gpu=other)
     if kept is None or unset is None or _no_room(kept):
@@ -337,7 +345,7 @@ def _length_draft(
             "change": _change(with_pool, without_pool),
         },
         ceiling=Severity.INFO if claim is None and needed else None,
-        rests_on=("model",) if claim is not None and other is not None else _LOAD if peak is not None else _POOL,
+        rests_on=("model", "vllm_version") if other is not None else _LOAD if peak is not None else _POOL,
     )
 
 
@@ -443,7 +451,7 @@ def unknown_gpu(case: Case, params: NoParams) -> Iterator[Draft]:
         at="resource:gpu",
         variant="what-if" if held and cache is not None and cache.bytes_per_token is not None else None,
         values={
-            "reason": plan.gpu_reason or "no file names it",
+            "reason": (plan.gpu_reason or "no file names it").partition(": name it")[0],
             "what_if": "; ".join(held),
             "bytes_per_token": cache.bytes_per_token if cache is not None else None,
         },

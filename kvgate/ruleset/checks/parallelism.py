@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kvgate.models.geometry import ModelGeometry
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
+
+if TYPE_CHECKING:
+    from kvgate.models.geometry import ModelGeometry
 
 _MOST = 64
 

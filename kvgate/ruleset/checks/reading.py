@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kvgate.findings.finding import Severity
-from kvgate.findings.suppress import SuppressionProblem
-from kvgate.manifests.unit import Unread
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
+
+if TYPE_CHECKING:
+    from kvgate.findings.suppress import SuppressionProblem
+    from kvgate.manifests.unit import Unread
 
 
 @check("unread-file", values=("reason",), scope="file")
