@@ -8,10 +8,13 @@ of a quantized checkpoint. The bytes of the checkpoint's own files, where they a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.models.model import Model
+
+if TYPE_CHECKING:
+    from kvgate.models.parameters.count import Count
 
 Basis = Literal["exact", "calibrated", "declared", "measured", "assumed", "unknown"]
 
@@ -42,6 +45,8 @@ class WeightEstimate:
         formula: how the figure came about, for people.
         note: what a reader should know of it (difference to the checkpoint, what is missing), None when nothing.
         computed_bytes: the figure from the architecture alone, where there is one.
+        slack_bytes: what torch's allocator hands out beyond the parameters.
+        adapter_elements: elements of one LoRA adapter of rank one on all layers of the rank.
     """
 
     parameters_bytes: int | None
@@ -51,6 +56,8 @@ class WeightEstimate:
     formula: str
     note: str | None = None
     computed_bytes: int | None = None
+    slack_bytes: int = 0
+    adapter_elements: int = 0
 
 
 def parameter_bytes(
@@ -81,10 +88,10 @@ def parameter_bytes(
         version: the vLLM release; parameters are those of 0.32.0.
     """
     del version
-    computed: int | None = None
+    counted: Count | None = None
     missing: str | None = None
     try:
-        computed = computed_bytes(
+        counted = count_rank(
             model,
             tensor_parallel_size=tensor_parallel_size,
             pipeline_parallel_size=pipeline_parallel_size,
@@ -99,16 +106,21 @@ def parameter_bytes(
         )
     except (LookupError, ValueError, TypeError) as error:
         missing = str(error)
+    computed = None if counted is None else counted.bytes
     ranks = tensor_parallel_size * pipeline_parallel_size
     known = model.checkpoint_bytes
     requantized = bool(quantization) and not _checkpoint_quantization(model)
     if known is not None and not requantized and not language_model_only:
-        return _from_checkpoint(known, computed, ranks, missing)
-    if computed is not None:
-        return WeightEstimate(
+        estimate = _from_checkpoint(known, computed, ranks, missing)
+    elif computed is not None:
+        estimate = WeightEstimate(
             computed, computed, computed, "exact", "every parameter of the architecture on this rank", None, computed
         )
-    return WeightEstimate(None, None, None, "unknown", "", missing)
+    else:
+        estimate = WeightEstimate(None, None, None, "unknown", "", missing)
+    if counted is None:
+        return estimate
+    return replace(estimate, slack_bytes=counted.slack, adapter_elements=counted.adapter_elements)
 
 
 def _from_checkpoint(known: int, computed: int | None, ranks: int, missing: str | None) -> WeightEstimate:
@@ -141,7 +153,12 @@ def _checkpoint_quantization(model: Model) -> Mapping[str, Any] | None:
     return None
 
 
-def computed_bytes(
+def computed_bytes(model: Model, **how: Any) -> int:
+    """Parameter bytes of the largest rank, from the architecture alone; arguments as for :func:`count_rank`."""
+    return count_rank(model, **how).bytes
+
+
+def count_rank(
     model: Model,
     *,
     tensor_parallel_size: int = 1,
@@ -155,8 +172,8 @@ def computed_bytes(
     pooling: bool = False,
     compute_capability: tuple[int, int] | None = None,
     trace: list[tuple[str, int]] | None = None,
-) -> int:
-    """Parameter bytes of the largest rank, from the architecture alone.
+) -> Count:
+    """Parameters of the largest rank, from the architecture alone.
 
     Raises:
         LookupError: the architecture is not described, or the configuration lacks a figure.

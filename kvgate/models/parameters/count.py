@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as package_files
 from typing import Any
@@ -16,6 +16,15 @@ from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
 from kvgate.models.parameters.multimodal import MULTIMODAL
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One rank's parameters: bytes, what torch's allocator adds, elements of a rank-one adapter on all layers."""
+
+    bytes: int
+    slack: int
+    adapter_elements: int
 
 
 class UnknownArchitectureError(LookupError):
@@ -37,8 +46,8 @@ def count_parameters(
     pooling: bool = False,
     capability: tuple[int, int] | None = None,
     trace: list[tuple[str, int]] | None = None,
-) -> int:
-    """Parameter bytes of the pipeline stage that holds most.
+) -> Count:
+    """Parameters of the pipeline stage that holds most.
 
     ``absent`` are the parts that the configuration sets to null.
 
@@ -52,16 +61,18 @@ def count_parameters(
     decoder, text = language_model(family, keys)
     if pooling and str((keys.get("architectures") or [""])[0]).endswith(("ForCausalLM", "ForConditionalGeneration")):
         decoder = replace(decoder, head=False)  # ``models/adapters.py``: the output projection is dropped
-    largest = 0
+    largest = Count(0, 0, 0)
     for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts):
         tally = Tally(shard, dtype_bytes, quantization, trace, capability)
         decoder.count(tally, text)
+        adapters = tally.adapter_elements
         if towers and shard.first:
             for tower in family.towers:
                 part = tower_keys(keys, tower.config, absent)
                 if part is not None:
                     tower.block.count(tally, part, "", 0)
-        largest = max(largest, tally.bytes)
+        if tally.bytes > largest.bytes:
+            largest = Count(tally.bytes, tally.slack, adapters)
     return largest
 
 

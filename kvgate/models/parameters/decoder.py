@@ -89,7 +89,7 @@ class Decoder:
         norms = Norms(self.norms, self.norm_bias)
         # Layers of one kind are counted once, unless single layers differ in storage.
         share = tally.trace is None
-        known: dict[object, int] = {}
+        known: dict[object, tuple[int, int, int]] = {}
         for layer in range(start, stop):
             mixer = pick(self.mixer, keys, layer)
             mlp = pick(self.mlp, keys, layer)
@@ -98,17 +98,23 @@ class Decoder:
             if share:
                 varies = resolve(self.varies, keys, layer)
                 kind = (mixer, mlp, extra, varies, tally.quantization.fingerprint(layer))
-            size = known.get(kind)
-            if size is None:
-                before = tally.bytes
+            found = known.get(kind)
+            if found is None:
+                before = tally.bytes, tally.slack, tally.adapter_elements
                 name = f"{self.prefix}{layer}."
                 mixer.count(tally, keys, name, layer)
                 mlp.count(tally, keys, name, layer)
                 extra.count(tally, keys, name, layer)
                 norms.count(tally, keys, name, layer)
-                known[kind] = tally.bytes - before
+                known[kind] = (
+                    tally.bytes - before[0],
+                    tally.slack - before[1],
+                    tally.adapter_elements - before[2],
+                )
             else:
-                tally.bytes += size
+                tally.bytes += found[0]
+                tally.slack += found[1]
+                tally.adapter_elements += found[2]
 
 
 def pick(block: Block, keys: Keys, layer: int) -> Block:

@@ -506,8 +506,8 @@ def _gpt_oss(config: Mapping[str, Any], capability: tuple[int, int] | None) -> Q
 
 def _bitsandbytes(config: Mapping[str, Any]) -> Quantization:
     eight = bool(config.get("load_in_8bit")) and not config.get("load_in_4bit")
-    # A 4-bit block of 64 elements has a float32 maximum; the loader dequantizes the nested form.
-    form = Format(8, "channel") if eight else Format(4, "group", 64, scale_bytes=FLOAT32)
+    # A 4-bit block of 64 elements has a maximum, itself stored in one byte (nested quantization).
+    form = Format(8, "channel") if eight else Format(4, "group", 64, scale_bytes=1)
     ignored = _listed(config, "llm_int8_skip_modules")
     matcher = _substring(ignored)
 

@@ -37,6 +37,22 @@ class Shard:
     stop: int | None = None
 
 
+_MIB: Final = 1 << 20
+_SEGMENT: Final = 2 * _MIB
+
+
+def allocation_slack(size: int) -> int:
+    """Bytes beyond ``size`` that torch counts as allocated for one tensor.
+
+    From 10 MiB on a tensor gets a segment of its own, whole 2 MiB long, which is split only where more than 1 MiB
+    would be left (torch ``c10/cuda/CUDACachingAllocator.cpp``: ``kMinLargeAlloc``, ``kRoundLarge``, ``should_split``).
+    """
+    if size < 10 * _MIB:
+        return 0
+    rest = -size % _SEGMENT
+    return rest if rest <= _MIB else 0
+
+
 class UnevenSplitError(ValueError):
     """A dimension is not divisible by the ranks; vLLM refuses the same."""
 
@@ -53,11 +69,13 @@ class Tally:
     Attributes:
         dtype_bytes: of an element that is not quantized.
         bytes: counted so far.
+        slack: bytes that torch's allocator hands out beyond them (:func:`allocation_slack`).
+        adapter_elements: elements that one adapter of rank one needs on the linear layers counted so far.
         trace: name and bytes of each module, where asked for.
         capability: compute capability of the GPU, which decides how some kernels pad; None for Hopper's.
     """
 
-    __slots__ = ("bytes", "capability", "dtype_bytes", "quantization", "shard", "trace")
+    __slots__ = ("adapter_elements", "bytes", "capability", "dtype_bytes", "quantization", "shard", "slack", "trace")
 
     def __init__(
         self,
@@ -71,6 +89,8 @@ class Tally:
         self.dtype_bytes = dtype_bytes
         self.quantization = quantization
         self.bytes = 0
+        self.slack = 0
+        self.adapter_elements = 0
         self.trace = trace
         self.capability = capability
 
@@ -112,9 +132,14 @@ class Tally:
         scheme = self.quantization.linear(name) if quantized else None
         total = sum(outputs)
         size = total * inputs * element if scheme is None else scheme.linear(inputs, outputs, element, full)
+        self._matrix(inputs, outputs, total * inputs * element if scheme is None else total * inputs * scheme.bits // 8)
         if bias:
             size += total * element
         self.add(name, size)
+
+    def _matrix(self, inputs: int, outputs: tuple[int, ...], stored: int) -> None:
+        self.slack += allocation_slack(stored)
+        self.adapter_elements += len(outputs) * inputs + sum(outputs)
 
     def qkv(
         self,
@@ -139,14 +164,16 @@ class Tally:
         total = sum(outputs)
         element = self.dtype_bytes
         size = total * inputs * element if scheme is None else scheme.linear(inputs, outputs, element, inputs)
+        self._matrix(inputs, outputs, total * inputs * element if scheme is None else total * inputs * scheme.bits // 8)
         if bias:
             size += total * element
         self.add(name, size)
 
     def embedding(self, name: str, rows: int, width: int, *, padding: int = VOCABULARY_PADDING) -> None:
         """A table sharded over its rows, padded to a multiple of 64 rows."""
-        padded = -(-rows // padding) * padding
-        self.param(name, divide(padded, self.shard.tensor), width)
+        padded = divide(-(-rows // padding) * padding, self.shard.tensor)
+        self.slack += allocation_slack(padded * width * self.dtype_bytes)
+        self.param(name, padded, width)
 
     def head(
         self,
@@ -164,6 +191,9 @@ class Tally:
         element = self.dtype_bytes if itemsize is None else itemsize
         scheme = self.quantization.head(name) if quantized else None
         size = padded * width * element if scheme is None else scheme.linear(width, (padded,), element, width)
+        self.slack += allocation_slack(
+            padded * width * element if scheme is None else padded * width * scheme.bits // 8
+        )
         if bias:
             size += padded * element
         self.add(name, size)
@@ -199,6 +229,9 @@ class Tally:
                 size += count * (matrices * inner + width) * element
         else:
             size = scheme.experts(count, width, inner, matrices, element, bias)
+        bits = 8 * element if scheme is None else scheme.bits
+        self.slack += allocation_slack(count * matrices * inner * width * bits // 8)
+        self.slack += allocation_slack(count * inner * width * bits // 8)
         self.add(name, size)
 
     def cache_scales(self, name: str) -> None:

@@ -47,11 +47,12 @@ class Encoder:
         width, layers, inner = (int(resolve(value, keys)) for value in (self.width, self.layers, self.inner))
         attention = width if self.attention is None else int(resolve(self.attention, keys))
         kv = attention if self.kv is None else int(resolve(self.kv, keys))
-        before = tally.bytes
+        before = tally.bytes, tally.slack
         for index in range(layers):
             self._layer(tally, keys, f"{name}{self.name}.{index}.", width, inner, attention, kv)
             if tally.quantization.method is None and tally.trace is None:
-                tally.bytes += (layers - 1) * (tally.bytes - before)
+                tally.bytes += (layers - 1) * (tally.bytes - before[0])
+                tally.slack += (layers - 1) * (tally.slack - before[1])
                 return
 
     def _layer(self, tally: Tally, keys: Keys, prefix: str, width: int, inner: int, attention: int, kv: int) -> None:
