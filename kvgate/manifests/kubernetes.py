@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvgate.manifests.launch import Container, Start, environment_of, find_starts
@@ -70,16 +70,20 @@ _MACHINE_LABEL: Final = re.compile(
 )
 
 
-def read_kubernetes(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+def read_kubernetes(
+    tree: Tree, file: SourceFile, document: Node, span: Span | None = None
+) -> Iterator[ServeUnit | Unread]:
     """The serve units in one document, lists looked into."""
     for item in expand_list(document):
         workload = WORKLOADS.get(text_at(item, "kind") or "")
         if workload:
-            yield from read_workload(tree, file, item, workload)
+            yield from read_workload(tree, file, item, workload, span)
 
 
-def read_workload(tree: Tree, file: SourceFile, item: Node, workload: Workload) -> Iterator[ServeUnit | Unread]:
-    """The serve units of one object."""
+def read_workload(
+    tree: Tree, file: SourceFile, item: Node, workload: Workload, span: Span | None = None
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one object; what stands in another file (a patched base) counts as beginning at ``span``."""
     template = node_at(item, *workload.template)
     kind = text_at(item, "kind") or ""
     if template is None:
@@ -96,7 +100,11 @@ def read_workload(tree: Tree, file: SourceFile, item: Node, workload: Workload) 
         replicas=node_at(item, *workload.replicas) if workload.replicas else None,
         restarts=workload.restarts,
     )
-    yield from pod.units()
+    for found in pod.units():
+        if span is not None and found.span.file is not file:
+            yield replace(found, span=span)
+        else:
+            yield found
 
 
 @dataclass(frozen=True, slots=True)

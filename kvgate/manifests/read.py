@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +11,16 @@ from typing import Final
 
 from kvgate.manifests.compose import looks_like_compose, read_compose
 from kvgate.manifests.kubernetes import looks_like_kubernetes, read_kubernetes
-from kvgate.manifests.tree import Tree
+from kvgate.manifests.kustomize import (
+    NAMES,
+    inline_patches,
+    is_kustomization,
+    owners,
+    patch_files,
+    patched_by_file,
+    transformed_by_owner,
+)
+from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
@@ -40,10 +50,14 @@ def read_tree(
         lookup: looks such files up elsewhere (a git snapshot), by path relative to the root.
     """
     tree = Tree(files, root, lookup)
+    kustomize = Kustomize(tree)
     units: list[ServeUnit] = []
     unread: list[Unread] = []
-    for file in files:
-        for found in read_file(tree, file):
+    matter = [_MATTERS.search(file.text) is not None for file in files]
+    for file, matters in zip(files, matter, strict=True):
+        if not matters and not (any(matter) and kustomize.concerns(file.path)):
+            continue
+        for found in read_file(tree, file, kustomize):
             if isinstance(found, ServeUnit):
                 units.append(found)
             else:
@@ -51,25 +65,58 @@ def read_tree(
     return Reading(tuple(_distinct(units)), tuple(unread))
 
 
-def read_file(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+class Kustomize:
+    """What the kustomizations of a tree say about its other files, found out when first asked."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._patches: dict[str, list[tuple[SourceFile, Node]]] | None = None
+        self._owners: dict[str, list[Node]] | None = None
+
+    def users_of_patch(self, path: str) -> list[tuple[SourceFile, Node]]:
+        """Kustomizations that use a file as a patch."""
+        if self._patches is None:
+            self._patches = patch_files(self._tree)
+        return self._patches.get(path, [])
+
+    def concerns(self, path: str) -> bool:
+        """Whether a file is a kustomization or a patch: it may change a server that another file describes."""
+        return posixpath.basename(path) in NAMES or bool(self.users_of_patch(path))
+
+    def owners(self, path: str) -> list[Node]:
+        """Kustomizations beside a file that list it as a resource."""
+        if self._owners is None:
+            self._owners = owners(self._tree)
+        return self._owners.get(path, [])
+
+
+def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     """The serve units of one file."""
-    if not _MATTERS.search(file.text):
-        return
     if is_go_template(file.text):
         match = _VLLM.search(file.text)
-        if match:
+        if match and "containers:" in file.text:
             span = file.line_span(file.position(match.start())[0])
             yield Unread("Helm template: not rendered", span, serves=_STARTS.search(file.text) is not None)
         return
     stream = tree.stream(file)
     yield from _problems(stream)
     for document in stream.documents:
-        yield from _read_document(tree, file, document)
+        yield from _read_document(tree, file, document, kustomize)
 
 
-def _read_document(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
-    if looks_like_kubernetes(document):
-        yield from read_kubernetes(tree, file, document)
+def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
+    if is_kustomization(document):
+        for patched in inline_patches(tree, file, document):
+            yield from read_kubernetes(tree, file, patched.document, patched.span)
+    elif looks_like_kubernetes(document):
+        users = kustomize.users_of_patch(file.path)
+        if users and node_at(document, "spec") is None:
+            return  # a patch of labels makes no other server
+        if users:
+            patched = patched_by_file(tree, file, document, users)
+            yield from read_kubernetes(tree, file, patched.document, patched.span)
+        else:
+            yield from read_kubernetes(tree, file, transformed_by_owner(document, kustomize.owners(file.path)))
     elif looks_like_compose(document):
         yield from read_compose(tree, file, document)
 
