@@ -13,7 +13,7 @@ Each wheel is fetched with ``pip download --no-deps`` into a temporary folder an
 Nothing of it is imported or run: everything is read from the syntax trees.
 
 How it reads. vLLM declares its flags in ``EngineArgs.add_cli_args`` (``engine/arg_utils.py``), ``AsyncEngineArgs``, the
-frontend arguments (``entrypoints/openai/cli_args.py``, from 0.29 ``entrypoints/common/cli_args.py``) and the ``serve``
+frontend arguments (``cli_args.py`` below ``entrypoints``) and the ``serve``
 subcommand (``entrypoints/cli/serve.py``, before 0.7 ``scripts.py``). :class:`Interpreter` walks these functions, takes
 every branch, and collects the calls of ``add_argument``. From 0.8.5 most keywords come from ``get_kwargs(SomeConfig)``,
 which derives them from the annotations of the configuration classes; :meth:`Interpreter.kwargs_of` follows the same
@@ -862,8 +862,7 @@ def read_flags(release: Release) -> dict[str, tuple[str, dict[str, Any]]]:
     """Flag -> (dest, row) of ``vllm serve`` and the API server module."""
     interpreter = Interpreter(release)
     for module_name, class_name, function_name in (
-        ("vllm.entrypoints.openai.cli_args", None, "make_arg_parser"),
-        ("vllm.entrypoints.common.cli_args", None, "make_arg_parser"),
+        *((name, None, "make_arg_parser") for name in FRONTENDS),
         ("vllm.scripts", None, "main"),
         ("vllm.entrypoints.cli.serve", "ServeSubcommand", "subparser_init"),
     ):
@@ -904,7 +903,14 @@ def _serve_part(function: ast.FunctionDef) -> ast.FunctionDef:
     return ast.FunctionDef(name="main", args=function.args, body=body or [ast.Pass()], decorator_list=[])
 
 
-# What a release's parser does beyond argparse, and the code in its parser class or ``arg_utils`` that shows it.
+# Where ``make_arg_parser`` stood: to 0.28, from 0.29 to 0.32, and since.
+FRONTENDS = (
+    "vllm.entrypoints.openai.cli_args",
+    "vllm.entrypoints.launchers.cli_args",
+    "vllm.entrypoints.common.cli_args",
+)
+# What a release's parser does beyond argparse, and the code in its parser class, ``arg_utils`` or ``make_arg_parser``
+# that shows it.
 BEHAVIOURS = {
     "underscores": r"class FlexibleArgumentParser",
     "disable-for-enable": r"class EnableDisableAction",
@@ -915,6 +921,8 @@ BEHAVIOURS = {
     "json-pairs": r"return_type is json\.loads and not re\.match",
     "level-for-o": r"processed_args \+= \[.--optimization-level., ",
     "config-for-o-dotted": r"arg\.replace\(.-O., .-cc., 1\)",
+    # The API server module takes a free word since its parser is the one of ``vllm serve``, and does nothing with it.
+    "module-ignores-model": r"def make_arg_parser[\s\S]*?[\"']model_tag[\"']",
     "model-flag-moves": r"Move <model> to the front",
     "model-first": r"should be provided as the first positional argument",
 }
@@ -923,7 +931,7 @@ BEHAVIOURS = {
 def read_parser(release: Release) -> dict[str, dict[str, Any]]:
     """Behaviour -> empty row, for what the release's parser does."""
     text = ""
-    for name in ("vllm.utils.argparse_utils", "vllm.utils", "vllm.engine.arg_utils"):
+    for name in ("vllm.utils.argparse_utils", "vllm.utils", "vllm.engine.arg_utils", *FRONTENDS):
         module = release.module(name)
         text += module.path.read_text(encoding="utf-8") if module is not None else ""
     return {name: {} for name, pattern in BEHAVIOURS.items() if re.search(pattern, text)}

@@ -57,6 +57,7 @@ ProblemKind = Literal[
     "model-as-flag",  # `vllm serve --model`: refused or deprecated
     "model-not-first",  # `vllm serve --served-model-name ...` with the model elsewhere: refused from 0.17.0
     "duplicate-model",  # positional and --model
+    "ignored-model",  # a free word for the API server module, which serves its default model instead
     "unresolved-words",  # words that the files do not determine, perhaps several flags
 ]
 
@@ -350,6 +351,19 @@ class _Parser:
             self.model = Argument("model", value, None, word.text, word.span, True, repeated=True)
         elif not word.resolved:
             self.problem("unresolved-words", "a word that the files do not determine", word.span, word.value)
+        elif (
+            self.fallback_model is None and "module-ignores-model" in self.release.parser and not self.positional_model
+        ):
+            self.problem(
+                "ignored-model",
+                f'the API server module takes "{_short(word.value)}" and serves another model: only --model names one',
+                word.span,
+                "--model",
+                "--model=" + word.value,
+                certain=self.info.bounded,
+                refused=False,
+            )
+            self.fallback_model = Argument("model", value, None, word.text, word.span, True)
         else:
             self.problem("extra-positional", f'"{_short(word.value)}" belongs to no flag', word.span, "")
         return at + 1

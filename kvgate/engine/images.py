@@ -69,7 +69,12 @@ class Image:
 
     @property
     def entrypoint(self) -> tuple[str, ...] | None:
-        """The entrypoint's words, for images that upstream publishes; None where unknown."""
+        """The entrypoint's words, for images that upstream publishes; None where unknown.
+
+        vLLM's Dockerfile of 0.11.0 starts the API server module, and so did the image of 0.13.0 (vllm-project/vllm
+        pull request 32292); images from 0.19 on are seen to start ``vllm serve``. Both take the model as ``--model``,
+        and only the second one as its first word.
+        """
         entry = _published(self.repository)
         if entry is None or not self.official:
             return None

@@ -114,6 +114,8 @@ def test_the_parts() -> None:
 
 def test_entrypoints() -> None:
     assert parse_image("vllm/vllm-openai:v0.11.0").entrypoint == ("python3", "-m", "vllm.entrypoints.openai.api_server")
+    assert parse_image("vllm/vllm-openai:v0.14.0").entrypoint is None
+    assert parse_image("vllm/vllm-openai:v0.13.0").entrypoint == ("python3", "-m", "vllm.entrypoints.openai.api_server")
     assert parse_image("vllm/vllm-openai:v0.26.0").entrypoint == ("vllm", "serve")
     assert parse_image("vllm/vllm-openai:latest").entrypoint == ("vllm", "serve")
     assert parse_image("vllm/vllm-tpu:nightly").entrypoint is None

@@ -281,7 +281,7 @@ def test_every_idiom_is_read(script: ModuleType, tmp_path: Path, monkeypatch: py
         "--token": {"kind": "str", "bare": True, "optional": True},
     }
     table = json.loads((tmp_path / "flags.json").read_text(encoding="utf-8"))
-    assert set(table["parser"]) == {"dotted-keys", "underscores"}
+    assert set(table["parser"]) == {"dotted-keys", "module-ignores-model", "underscores"}
     env = json.loads((tmp_path / "env.json").read_text(encoding="utf-8"))
     assert {name: runs[0]["default"] for name, runs in env["env"].items()} == {
         "VLLM_PORT": "None",
