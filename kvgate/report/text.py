@@ -82,8 +82,10 @@ _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", S
 def _lines(report: Report, paint: Paint, verbose: bool, quiet: bool, columns: int) -> Iterator[str]:
     if report.units and not quiet:
         yield from _table(report.units, paint, columns)
+        told = {finding.unit for finding in report.findings if finding.rule == "unknown-gpu"}
         for unit in report.units:
-            yield from _unknown_gpu(unit, columns)
+            if unit.id not in told:
+                yield from _unknown_gpu(unit, columns)
         if verbose:
             for unit in report.units:
                 yield from _origins(unit, paint)

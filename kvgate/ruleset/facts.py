@@ -68,6 +68,34 @@ def _image(read: Callable[[Image], Any], missing: Any = None) -> Getter:
     return get
 
 
+def _environment(case: Case, bound: Bound) -> dict[str, str]:
+    from kvgate.engine.secrets import MASK, is_secret
+
+    return {name: MASK if is_secret(name) else value for name, value in case.plan.environment.items()}
+
+
+def _longest(case: Case, bound: Bound) -> int | None:
+    """The longest max_model_len that vLLM accepts: the derived length, or ``model_max_length`` where that is more.
+
+    Before 0.30.0 YaRN's factor multiplied the original length (``config/model.py``, ``_get_and_verify_max_len``); since
+    then config.json must state the extended one.
+    """
+    from kvgate.engine.releases import at_least
+
+    geometry = case.geometry
+    if geometry is None or geometry.derived_max_model_len is None:
+        return None
+    lengths = [geometry.derived_max_model_len, geometry.text.get("model_max_length")]
+    if not at_least(case.plan.version, "0.30.0"):
+        for key in ("rope_scaling", "rope_parameters"):
+            rope = geometry.text.get(key)
+            if isinstance(rope, Mapping) and rope.get("rope_type", rope.get("type")) == "yarn":
+                original, factor = rope.get("original_max_position_embeddings"), rope.get("factor")
+                if isinstance(original, int) and isinstance(factor, int | float):
+                    lengths.append(int(original * factor))
+    return max(length for length in lengths if isinstance(length, int))
+
+
 def _is_built(case: Case, bound: Bound) -> bool:
     """Whether a Compose service builds its image: the image's name is then only what the result is called."""
     node = case.unit.node
@@ -179,7 +207,7 @@ _OWN: Final = (
         False,
         "environment variables whose value the files determine (secrets masked)",
         (),
-        lambda c, b: dict(c.plan.environment),
+        _environment,
     ),
     Fact(
         "unit.env_names",
@@ -325,6 +353,7 @@ _OWN: Final = (
         _M,
         _shape("derived_max_model_len"),
     ),
+    Fact("model.max_model_len", "int", True, "longest max_model_len that vLLM accepts for it", _M, _longest),
     Fact("model.quantization", "string", True, "quant_method of the checkpoint", _M, _shape("quantization_method")),
     Fact("model.uses_mla", "bool", True, "multi-head latent attention", _M, _shape("uses_mla")),
     Fact("model.is_hybrid", "bool", True, "mixes attention with state-space or linear layers", _M, _shape("is_hybrid")),

@@ -33,6 +33,12 @@ def _machine(case: Case) -> str:
     return f"{gpu} with vLLM {case.plan.version}{assumed}"
 
 
+def _about(prediction: Prediction | None) -> str:
+    """``~`` before figures of a pool that is not exact."""
+    known = prediction.memory.kv_cache_available.basis if prediction is not None else "unknown"
+    return "" if known in ("exact", "declared", "measured") else "~"
+
+
 def _no_room(prediction: Prediction | None) -> bool:
     """Whether nothing is left for the pool, which is another finding."""
     available = prediction.memory.kv_cache_available.bytes if prediction is not None else None
@@ -62,11 +68,13 @@ def _fp8_lever(case: Case, demanded: int) -> str:
         "demanded",
         "asked_by",
         "request_tokens",
+        "shared",
         "capacity",
         "range",
         "breakdown",
         "pool_bytes",
         "size_tokens",
+        "about",
         "machine",
         "admitted",
         "consequence",
@@ -104,11 +112,13 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
             "demanded": demanded,
             "asked_by": "are declared" if demanded == peak else "are required by min_sustained",
             "request_tokens": workload.request_tokens,
+            "shared": f" ({amount(shared)} of them shared)" if (shared := workload.shared_prefix_tokens) else "",
             "capacity": sustained * times,
             "range": _range(low, high, times),
             "breakdown": f" ({' x '.join([*parts, plural(sustained, 'request')])})" if parts else "",
             "pool_bytes": prediction.memory.kv_cache_available.bytes,
             "size_tokens": prediction.kv_cache.size_tokens,
+            "about": _about(prediction),
             "machine": _machine(case),
             "admitted": admitted,
             "consequence": f"{amount(held_back)} are let in at once and preempt each other"
@@ -142,6 +152,7 @@ def _range(low: int | None, high: int | None, times: int) -> str:
         "need_bytes",
         "pool_bytes",
         "size_tokens",
+        "about",
         "machine",
         "longest",
         "safe",
@@ -175,6 +186,7 @@ def max_model_len_fits(case: Case, params: NoParams) -> Iterator[Draft]:
             "need_bytes": need,
             "pool_bytes": available.bytes,
             "size_tokens": cache.size_tokens,
+            "about": _about(prediction),
             "machine": _machine(case),
             "longest": longest,
             "safe": safe,
@@ -199,6 +211,7 @@ def _gib_range(low: int | None, high: int | None) -> str:
         "total_bytes",
         "rest_bytes",
         "missing_bytes",
+        "about",
         "machine",
         "levers",
         "pool_bytes",
@@ -238,6 +251,7 @@ def weights_fit(case: Case, params: NoParams) -> Iterator[Draft]:
             "rest_bytes": max(0, rest),
             "missing_bytes": max(0, -estimate),
             "pool_bytes": memory.kv_cache_available.bytes,
+            "about": _about(prediction),
             "machine": _machine(case),
             "levers": _sharding_lever(case),
         },
@@ -277,6 +291,7 @@ class AsCapacity:
         "with_held",
         "without_held",
         "claim",
+        "about",
         "machine",
         "longest",
         "change",
@@ -340,6 +355,7 @@ def _length_draft(
             "with_held": _held(kept, held),
             "without_held": _held(unset, held_unset),
             "claim": claim,
+            "about": _about(kept),
             "machine": _machine(case) if other is None else f"{other.name} (for example) with vLLM {case.plan.version}",
             "longest": min(longest, own),
             "change": _change(with_pool, without_pool),
@@ -378,6 +394,7 @@ def _change(with_pool: int, without_pool: int) -> str:
         "without_pool",
         "with_held",
         "claim",
+        "about",
         "machine",
         "change",
         "sustained",
@@ -407,6 +424,7 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
         "without_pool": None,
         "with_held": _held(prediction, sustained),
         "claim": claim,
+        "about": _about(prediction),
         "machine": _machine(case),
         "change": "",
     }
