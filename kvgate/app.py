@@ -259,7 +259,7 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     config = _configuration_of_run(paths, options)
     collection, reading = _read(paths, config)
     plans = _plans(reading, config, options)
-    rules = load_rules(config.root)
+    rules = load_rules(config.root, thorough=False)
     selection = Selection(
         select=options.select,
         ignore=options.ignore,
