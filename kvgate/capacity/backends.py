@@ -42,6 +42,7 @@ class Choice:
     latent: bool = False
     sparse: bool = False
     sink: bool = False
+    references: bool = False
     mm_prefix: bool = False
     encoder: str = "decoder"
     window: bool = False
@@ -77,6 +78,10 @@ class Backend:
     sink: Test = lambda choice, capability: False
     mm_prefix: Test = lambda choice, capability: False
     encoders: tuple[str, ...] = ("decoder",)
+    windows: bool = False
+    references: bool = False
+    shards: bool = False
+    non_causal: bool = False
     combination: Test = _any
     aligned_rows: int = 0
     block_outermost: bool = False
@@ -151,6 +156,10 @@ FLASH_ATTN: Final = Backend(
     combination=lambda choice, capability: (
         (choice.head_size <= 256 or capability[0] in (9, 10, 11)) and _flash_combination(choice, capability)
     ),
+    windows=True,
+    references=True,
+    shards=True,
+    non_causal=True,
 )
 FLASHINFER: Final = Backend(
     "FLASHINFER",
@@ -162,6 +171,9 @@ FLASHINFER: Final = Backend(
     head_sizes=lambda size: size in (64, 128, 256, 512),
     sink=lambda choice, capability: capability[0] == 10,
     combination=_flashinfer_combination,
+    windows=True,
+    shards=True,
+    non_causal=True,
 )
 TRITON_ATTN: Final = Backend(
     "TRITON_ATTN",
@@ -172,6 +184,9 @@ TRITON_ATTN: Final = Backend(
     sink=lambda choice, capability: True,
     mm_prefix=lambda choice, capability: True,
     encoders=_ALL_ENCODERS,
+    windows=True,
+    references=True,
+    non_causal=True,
 )
 FLEX_ATTENTION: Final = Backend(
     "FLEX_ATTENTION",
@@ -180,6 +195,9 @@ FLEX_ATTENTION: Final = Backend(
     dtypes=("float16", "bfloat16", "float32"),
     mm_prefix=lambda choice, capability: True,
     encoders=("decoder", "encoder_only"),
+    windows=True,
+    references=True,
+    non_causal=True,
 )
 # Image masks go to Triton, causal queries to the other kernel; both must take the cache.
 TRITON_FLASH_ATTN: Final = Backend(
@@ -190,6 +208,8 @@ TRITON_FLASH_ATTN: Final = Backend(
     head_sizes=lambda size: size in (256, 512),
     mm_prefix=_any,
     combination=lambda choice, capability: _flash_combination(replace(choice, mm_prefix=False), capability),
+    windows=True,
+    references=True,
 )
 TRITON_FLASHINFER: Final = Backend(
     "TRITON_FLASHINFER",
@@ -199,6 +219,7 @@ TRITON_FLASHINFER: Final = Backend(
     head_sizes=lambda size: size in (256, 512),
     mm_prefix=_any,
     combination=_flashinfer_combination,
+    windows=True,
 )
 TURBOQUANT: Final = Backend(
     "TURBOQUANT",
@@ -210,7 +231,7 @@ _MLA_HEADS: Final = frozenset({320, 512, 576})
 
 def _mla(name: str, blocks: tuple[KernelBlock, ...], majors: tuple[int, ...] | None, dtypes: tuple[str, ...],
          *, heads: Callable[[int], bool] = lambda size: size in _MLA_HEADS, combination: Test = _any,
-         sparse: bool = False, rows: int = 0,
+         sparse: bool = False, rows: int = 0, shards: bool = True,
          model_dtypes: tuple[str, ...] = ("float16", "bfloat16")) -> Backend:  # fmt: skip
     return Backend(
         name,
@@ -223,6 +244,7 @@ def _mla(name: str, blocks: tuple[KernelBlock, ...], majors: tuple[int, ...] | N
         sparse=sparse,
         combination=combination,
         aligned_rows=rows,
+        shards=shards,
     )
 
 
@@ -258,7 +280,7 @@ CUTLASS_MLA: Final = _mla("CUTLASS_MLA", exact(128), (10,), (*PLAIN, *FP8))
 TRITON_MLA: Final = _mla("TRITON_MLA", multiple(16), None, (*PLAIN, *FP8), heads=lambda size: True)
 FLASH_ATTN_MLA_SPARSE: Final = _mla(
     "FLASH_ATTN_MLA_SPARSE", multiple(64), (9,), PLAIN, heads=lambda size: True, sparse=True, rows=1,
-    combination=lambda choice, capability: choice.index_topk is not None and not choice.dcp,
+    combination=lambda choice, capability: choice.index_topk is not None, shards=False,
 )  # fmt: skip
 FLASHMLA_SPARSE: Final = Backend(
     "FLASHMLA_SPARSE",
@@ -271,6 +293,7 @@ FLASHMLA_SPARSE: Final = Backend(
     sparse=True,
     combination=_flashmla_sparse,
     aligned_rows=1,
+    shards=True,
 )
 FLASHINFER_MLA_SPARSE: Final = _mla(
     "FLASHINFER_MLA_SPARSE", multiple(32), (10,), (*PLAIN, *FP8), heads=lambda size: size in (512, 576), sparse=True,
@@ -279,12 +302,12 @@ FLASHINFER_MLA_SPARSE: Final = _mla(
 FLASHINFER_MLA_SPARSE_SM90: Final = _mla(
     "FLASHINFER_MLA_SPARSE_SM90", multiple(64), (9,), ("auto", "bfloat16", *FP8),
     heads=lambda size: size in (512, 576), sparse=True, rows=1, model_dtypes=("bfloat16",),
-    combination=lambda choice, capability: choice.kv_rank == 512 and choice.qk_rope in (0, 64),
+    combination=lambda choice, capability: choice.kv_rank == 512 and choice.qk_rope in (0, 64), shards=False,
 )  # fmt: skip
 FLASHINFER_MLA_SPARSE_SM120: Final = _mla(
     "FLASHINFER_MLA_SPARSE_SM120", multiple(64), (12,), ("auto", *FP8, "fp8_ds_mla"),
     heads=lambda size: size in (512, 576), sparse=True, rows=64, model_dtypes=("bfloat16",),
-    combination=lambda choice, capability: choice.index_topk == 2048,
+    combination=lambda choice, capability: choice.index_topk == 2048, shards=False,
 )  # fmt: skip
 
 CPU_ATTN: Final = Backend(
@@ -295,6 +318,8 @@ CPU_ATTN: Final = Backend(
     encoders=_ALL_ENCODERS,
     sink=lambda choice, capability: True,
     mm_prefix=lambda choice, capability: True,
+    windows=True,
+    non_causal=True,
 )
 CPU_MLA: Final = Backend(
     "CPU_MLA", _always(exact(16)), ("auto",), dtypes=("float16", "bfloat16", "float32"), latent=True,
@@ -393,6 +418,10 @@ def accepts(backend: Backend, choice: Choice, capability: Capability) -> bool:
         and (choice.block_size is None or accepts_block(backend.blocks(choice, capability), choice.block_size))
         and choice.encoder in backend.encoders
         and (not choice.sink or backend.sink(choice, capability))
+        and (not choice.window or backend.windows or backend.latent)
+        and (not choice.references or backend.references)
+        and (not choice.non_causal or backend.non_causal)
+        and (not choice.dcp or backend.shards)
         and (not choice.mm_prefix or backend.mm_prefix(choice, capability))
         and (not choice.per_head_scales or _flash_version(choice, capability, head=False) >= 3)
         and backend.combination(choice, capability)

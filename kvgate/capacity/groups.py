@@ -268,5 +268,5 @@ def bytes_per_block(groups: Sequence[SpecGroup], *, block_outermost: bool) -> in
     if not block_outermost:
         return max(sum(round_up(spec.page_bytes, spec.stride_alignment) for spec in group.specs) for group in groups)
     widest = max(group.page_bytes for group in groups)
-    strides = {spec.stride_alignment for group in groups for spec in group.specs}
+    strides = {spec.stride_alignment for group in groups for spec in group.specs} or {1}
     return round_up(widest, math.lcm(*strides))

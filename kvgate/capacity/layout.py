@@ -25,14 +25,13 @@ _PLAIN: Final = frozenset({"auto", "float16", "bfloat16", "float32", "half", "fl
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """The specs of one rank's layers, in order, with the decoder layer each belongs to.
+    """The specs of one rank's layers, in order.
 
     ``cache_dtype`` is the resolved name, ``mamba_mode`` the cache mode of recurrent layers, ``aligned`` whether a
     request keeps states at block boundaries.
     """
 
     specs: tuple[CacheSpec, ...]
-    indices: tuple[int, ...]
     block_size: int
     cache_dtype: str
     mamba_mode: str
@@ -160,9 +159,10 @@ class _Layout:
             latent=latent,
             sparse=layer.sparse,
             sink=layer.sink,
-            mm_prefix=self.geometry.is_mm_prefix and not latent,
+            references=layer.role == "references",
+            mm_prefix=settings.image_masks and not latent,
             encoder={"encoder": "encoder_only", "cross": "encoder_decoder"}.get(layer.kind, "decoder"),
-            window=layer.window is not None,
+            window=self.window_of(layer) is not None,
             qk_nope=int(text.get("qk_nope_head_dim") or 0) or 1,
             qk_rope=int(text.get("qk_rope_head_dim") or 0),
             kv_rank=int(text.get("kv_lora_rank") or 0),
@@ -183,7 +183,7 @@ class _Layout:
         return found
 
     def layer_dtype(self, layer: Layer) -> str:
-        if layer.dtype == "model":
+        if layer.dtype == "model" or layer.kind == "encoder":
             return "auto"
         if str(layer.index) in self.skip_layers or (
             layer.kind == "attention" and self.window_of(layer) is not None and "sliding_window" in self.skip_layers
@@ -220,17 +220,14 @@ class _Layout:
             self._align_states(mode)
         if self.skip_layers and self.cache_dtype not in _PLAIN:
             self._align_skipped()
-        specs: list[CacheSpec] = []
-        indices: list[int] = []
-        for layer in geometry.layers:
-            if layer.shared or layer.kind == "encoder":
-                continue
-            specs.append(self.spec_of(layer, mode))
-            indices.append(layer.index)
+        specs = [
+            replace(self.spec_of(layer, mode), layer=layer.index)
+            for layer in geometry.layers
+            if not layer.shared and layer.kind != "encoder"
+        ]
         names = tuple(dict.fromkeys(backend.name for backend in self.chosen.values()))
         return CacheLayout(
             tuple(specs),
-            tuple(indices),
             self.block_size,
             self.cache_dtype,
             mode,

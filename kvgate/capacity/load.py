@@ -15,11 +15,11 @@ def shared_blocks(pool: PoolShape, tokens: int, settings: Settings) -> int:
     """
     if not settings.prefix_caching or tokens <= 0:
         return 0
-    return sum(tokens // _block(group) for group in pool.groups if group.specs[0].kind in FULL_KINDS)
+    return sum(tokens // _block(group) for group in pool.groups if group.every[0].kind in FULL_KINDS)
 
 
 def _block(group: SpecGroup) -> int:
-    return group.specs[0].block_size
+    return group.every[0].block_size
 
 
 def _sustained(

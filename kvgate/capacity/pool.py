@@ -23,9 +23,27 @@ class PoolShape:
     release: Release
 
     @classmethod
-    def of(cls, groups: Sequence[SpecGroup], release: Release, *, block_outermost: bool = False) -> PoolShape:
-        block = bytes_per_block(groups, block_outermost=block_outermost) if groups else 0
-        return cls(tuple(groups), block, release)
+    def of(
+        cls,
+        groups: Sequence[SpecGroup],
+        release: Release,
+        *,
+        block_outermost: bool = False,
+        stages: Sequence[tuple[int, int]] = (),
+    ) -> PoolShape:
+        """The pool of the pipeline stage with the largest blocks: every stage takes the fewest blocks of all.
+
+        Args:
+            stages: first and last (excluded) decoder layer of each stage; empty without pipeline parallelism.
+        """
+        if not groups:
+            return cls((), 0, release)
+        if len(stages) <= 1:
+            return cls(tuple(groups), bytes_per_block(groups, block_outermost=block_outermost), release)
+        parts = [tuple(group.on_stage(*stage) for group in groups) for stage in stages]
+        costs = [bytes_per_block(part, block_outermost=block_outermost) for part in parts]
+        worst = costs.index(max(costs))
+        return cls(parts[worst], costs[worst], release)
 
     def request_blocks(self, length: int, shape: RequestShape) -> int:
         """Blocks that one request of ``length`` tokens can hold over all groups."""
@@ -52,11 +70,11 @@ class PoolShape:
         if self.release.sum_of_groups:
             return blocks / self.request_blocks(length, shape)
         layers = max(len(group.specs) for group in self.groups)
-        page = self.groups[0].specs[0].page_bytes if len(self.groups) > 1 else None
+        page = self.groups[0].every[0].page_bytes if len(self.groups) > 1 else None
         if page is None:
             return blocks / self.groups[0].pages_per_request(length, shape)
         memory = layers * sum(
-            group.pages_per_request(length, shape) * group.specs[0].page_bytes for group in self.groups
+            group.pages_per_request(length, shape) * group.every[0].page_bytes for group in self.groups
         )
         return blocks / ceil_div(memory, page * layers)
 
@@ -65,7 +83,7 @@ class PoolShape:
         figure = self.release.token_figure
         if figure == "concurrency":
             return int(self.max_concurrency(blocks, length, shape) * length)
-        smallest = min(spec.block_size for group in self.groups for spec in group.specs)
+        smallest = min(spec.block_size for group in self.groups for spec in group.every)
         if figure == "groups":
             return blocks // len(self.groups) * smallest * shape.shards
         return blocks * smallest

@@ -22,7 +22,7 @@ from kvgate.capacity.prediction import (
     Workload,
 )
 from kvgate.capacity.release import Release, release_of
-from kvgate.capacity.settings import GIB, RefusedError, Settings, resolve_settings
+from kvgate.capacity.settings import GIB, RefusedError, Settings, pipeline_stages, resolve_settings
 from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry, UnknownModelError, read_geometry
@@ -105,7 +105,11 @@ class _Run:
         overrides = self.arguments.get("hf_overrides")
         names = self.model.config.get("architectures") or [None]
         try:
-            geometry = read_geometry(self.model, hf_overrides=overrides if isinstance(overrides, Mapping) else None)
+            geometry = read_geometry(
+                self.model,
+                hf_overrides=overrides if isinstance(overrides, Mapping) else None,
+                windows=self.arguments.get("disable_sliding_window") is not True,
+            )
         except UnknownModelError as error:
             self.reasons.append(str(error))
             return self._memory(None, None, None), _UNKNOWN_CACHE, "unknown", self.reasons, None, {}, names[0]
@@ -120,7 +124,8 @@ class _Run:
             memory = self._memory(geometry, None, None)
             return memory, _UNKNOWN_CACHE, "no", self.reasons, None, {}, geometry.architecture
         self.reasons.extend(settings.reasons)
-        pool = PoolShape.of(groups, self.release, block_outermost=layout.block_outermost)
+        stages = pipeline_stages(geometry.num_layers, settings.pipeline_parallel_size, self.release, self.env)
+        pool = PoolShape.of(groups, self.release, block_outermost=layout.block_outermost, stages=stages)
         shape = RequestShape(
             in_flight_tokens=settings.in_flight_tokens,
             encoder_tokens=settings.max_num_batched_tokens,
@@ -294,7 +299,7 @@ def _blocks_of_tokens(pool: PoolShape, settings: Settings, shape: RequestShape, 
 def _described(pool: PoolShape) -> tuple[CacheGroup, ...]:
     described = []
     for group in pool.groups:
-        first: CacheSpec = group.specs[0]
+        first: CacheSpec = group.every[0]
         described.append(CacheGroup(first.kind, len(group.specs), first.block_size, first.page_bytes))
     return tuple(described)
 

@@ -50,6 +50,8 @@ class Release:
         hybrid_caching: prefix caching is on by default for models with recurrent layers.
         align_mode: recurrent states can be kept at block boundaries (prefix caching).
         checkpoint_blocks: prefilling keeps one more state.
+        balanced_stages: the rest of the layers goes to the middle pipeline stages; before, to the last.
+        item_floor: the token budget is at least an image's where it must be processed in one batch.
         large_gpu_batches: GPUs with 160 GB and more have their own default token budget.
     """
 
@@ -72,6 +74,8 @@ class Release:
     hybrid_caching: bool
     align_mode: bool
     checkpoint_blocks: bool
+    balanced_stages: bool
+    item_floor: bool
     large_gpu_batches: bool
 
     def at_least(self, version: str) -> bool:
@@ -108,6 +112,8 @@ def release_of(version: str) -> Release:
         hybrid_caching=since(False, ("0.28.0", True)),
         align_mode=since(False, ("0.16.0", True)),
         checkpoint_blocks=since(False, ("0.30.0", True)),
+        balanced_stages=since(False, ("0.8.0", True)),
+        item_floor=since(False, ("0.22.0", True)),
         large_gpu_batches=since(False, ("0.28.0", True)),
     )
 

@@ -6,7 +6,8 @@ switches of :class:`Release`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -65,6 +66,7 @@ class Settings:
     skip_layers: tuple[str, ...]
     attention_backend: str | None
     pooling: bool
+    image_masks: bool
     capability: Capability
     assumed_gpu: bool
     cpu: bool
@@ -214,6 +216,9 @@ def resolve_settings(
     if explicit_budget is None:
         if not chunked:
             budget = max(length, budget)
+        item = geometry.family.item_tokens
+        if item is not None and release.item_floor and takes_images(geometry, given):
+            budget = max(item, budget)
         budget = min(sequences * length, budget)
     else:
         budget = int(explicit_budget)
@@ -269,12 +274,59 @@ def resolve_settings(
         skip_layers=_skip_layers(geometry, stored, given("kv_cache_dtype_skip_layers")),
         attention_backend=given("attention_backend") or env.get("VLLM_ATTENTION_BACKEND"),
         pooling=pooling,
+        image_masks=takes_images(geometry, given),
         capability=capability,
         assumed_gpu=gpu is None or gpu.compute_capability is None,
         cpu=cpu,
         reasons=tuple(reasons),
         unresolved=unresolved,
     )
+
+
+def takes_images(geometry: ModelGeometry, given: Callable[[str], Any]) -> bool:
+    """Whether images attend in both directions, and may come (``ModelConfig.is_mm_prefix_lm``)."""
+    if not geometry.is_mm_prefix or given("language_model_only"):
+        return False
+    limits = given("limit_mm_per_prompt")
+    if not isinstance(limits, Mapping) or not limits:
+        return True
+    kinds = {kind for kind, key in _MODALITIES if geometry.config.get(key) is not None} | {"image"}
+    return any(_limit(limits.get(kind, 999)) for kind in kinds)
+
+
+_MODALITIES: Final = (("image", "vision_config"), ("video", "vision_config"), ("audio", "audio_config"))
+
+
+def _limit(value: Any) -> int:
+    if isinstance(value, Mapping):
+        value = value.get("count", 999)
+    return int(value)
+
+
+def pipeline_stages(layers: int, size: int, release: Release, env: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    """Decoder layers of each pipeline stage (``distributed/utils.py:get_pp_indices``).
+
+    Raises:
+        RefusedError: ``VLLM_PP_LAYER_PARTITION`` does not fit.
+    """
+    wish = env.get("VLLM_PP_LAYER_PARTITION")
+    if wish:
+        try:
+            counts = [int(part) for part in wish.split(",")]
+        except ValueError:
+            raise RefusedError(f"VLLM_PP_LAYER_PARTITION={wish!r} is not a list of numbers") from None
+        if len(counts) != size or sum(counts) != layers:
+            raise RefusedError(f"VLLM_PP_LAYER_PARTITION={wish!r} does not split {layers} layers into {size} stages")
+    else:
+        counts = [layers // size] * size
+        rest = layers % size
+        if not release.balanced_stages:
+            counts[-1] += rest
+        else:
+            for stage in range(2, rest + 2):
+                counts[-stage] += 1
+    ends = list(itertools.accumulate(counts))
+    return tuple(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def _skip_layers(geometry: ModelGeometry, stored: str, requested: Any) -> tuple[str, ...]:
@@ -295,7 +347,7 @@ def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], r
     """``config/model.py:_get_and_verify_max_len``: the effective length, and whether it is fitted to the memory."""
     requested = given("max_model_len")
     derived = geometry.derived_max_model_len
-    window = geometry.sliding_window
+    window = geometry.declared_window
     if given("disable_sliding_window") and window and (derived is None or window < derived):
         derived = window
     auto = requested in (-1, "auto")

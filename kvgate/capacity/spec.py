@@ -6,7 +6,7 @@ Ported from vLLM 0.32.0 ``v1/kv_cache_interface.py``. A *page* is one block of o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 SpecKind = Literal[
@@ -50,6 +50,7 @@ class CacheSpec:
         extra_states: further states per request (speculative tokens), ``checkpoints`` those kept while prefilling.
         sharded: decode context parallelism shards it.
         format: whatever else makes two layers' caches different (dtype, role).
+        layer: the decoder layer that owns it; layers of equal format may differ in it.
     """
 
     kind: SpecKind
@@ -68,6 +69,7 @@ class CacheSpec:
     retained_tokens: int = 0
     sharded: bool = True
     format: tuple[str | int, ...] = ()
+    layer: int = field(default=-1, compare=False)
 
     @property
     def plain_page_bytes(self) -> int:
@@ -139,16 +141,26 @@ def pages_per_request(spec: CacheSpec, length: int, shape: RequestShape) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SpecGroup:
-    """Layers that share one block table, with each layer's format."""
+    """Layers that share one block table, with each layer's format; ``elsewhere`` are those of other pipeline stages."""
 
     specs: tuple[CacheSpec, ...]
+    elsewhere: tuple[CacheSpec, ...] = ()
+
+    @property
+    def every(self) -> tuple[CacheSpec, ...]:
+        return (*self.specs, *self.elsewhere)
+
+    def on_stage(self, first: int, end: int) -> SpecGroup:
+        """The group as the stage of decoder layers ``first`` to ``end`` (excluded) holds it."""
+        here = tuple(spec for spec in self.every if first <= spec.layer < end)
+        return SpecGroup(here, tuple(spec for spec in self.every if not first <= spec.layer < end))
 
     @property
     def page_bytes(self) -> int:
         return sum(spec.page_bytes for spec in self.specs)
 
     def pages_per_request(self, length: int, shape: RequestShape) -> int:
-        return max(pages_per_request(spec, length, shape) for spec in set(self.specs))
+        return max(pages_per_request(spec, length, shape) for spec in set(self.every))
 
 
 def page_sizes(specs: Iterable[CacheSpec]) -> set[int]:

@@ -94,6 +94,7 @@ class Family:
         hybrid: recurrent and attention layers share blocks (block sizes are aligned).
         bidirectional: whether vLLM turns the causal mask off, by the whole configuration (embedding models).
         default_seq_pooling: how a pooling model summarizes unless told; ``pools_steps``: at each step of its text.
+        item_tokens: of the largest image, video or audio clip where those must be processed in one batch.
         most_sequences, most_tokens: what the model lowers the defaults of ``max_num_seqs`` and ``max_model_len`` to.
         since, until: releases of vLLM that serve it, ``until`` excluded.
     """
@@ -113,6 +114,7 @@ class Family:
     default_seq_pooling: str = "LAST"
     pools_steps: bool = False
     bidirectional: Callable[[Config], bool] | None = None
+    item_tokens: int | None = None
     most_sequences: int | None = None
     most_tokens: int | None = None
     since: str | None = None
@@ -199,6 +201,8 @@ def attention(
     sink: bool | Callable[[Config, int], bool] = False,
     encoder: bool = False,
     shared: Callable[[Config, int], bool] | None = None,
+    role: str = "",
+    dtype: str | None = None,
 ) -> Maker:
     """One attention layer with keys and values per KV head."""
 
@@ -214,6 +218,8 @@ def attention(
             window=window(config, index) if window else None,
             sink=sink(config, index) if callable(sink) else sink,
             shared=shared(config, index) if shared else False,
+            role=role,
+            dtype=dtype,
         )
 
     return make
@@ -868,12 +874,15 @@ _GRANITE: Final = attention(
     sink=lambda c, i: bool(c.get("attention_sinks", c.get("layer_types") is not None)),
 )
 _COHERE2: Final = attention(window=_cohere_window)
-_UNLIMITED_OCR: Final = each(attention(size=even_head_size))
+_UNLIMITED_OCR: Final = each(attention(size=even_head_size, role="references"))
+# Falcon hands its layers no cache options: their cache keeps the dtype of the model.
+_FALCON: Final = attention(size=even_head_size, kv=_falcon_kv, dtype="model")
 _PLAIN: Final = Family(each(attention()))
 _EVEN_FAMILY: Final = Family(_EVEN_PLAN)
 _DENSE_FAMILY: Final = Family(_DENSE_PLAN)
 _BIDIRECTIONAL: Final = Family(_ENCODER, runner="pooling", encoder_only=True, default_seq_pooling="CLS")
 _GEMMA4: Final = Family(each(_per_layer_attention))
+_GEMMA4_VIDEO: Final = 32 * (70 + 2 + 6)  # frames x (soft tokens + delimiters + time stamp)
 _GEMMA3N: Final = Family(each(attention(window=by_layer_type(), shared=_gemma3n_shared)))
 _GPT_OSS: Final = Family(
     each(
@@ -938,7 +947,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "ExaoneMoEForCausalLM": Family(each(attention(window=_exaone_moe_window))),
     "ExaoneMoeForCausalLM": Family(each(attention(window=_exaone_moe_window))),
     "Fairseq2LlamaForCausalLM": _DENSE_FAMILY,
-    "FalconForCausalLM": Family(each(attention(size=even_head_size, kv=_falcon_kv))),
+    "FalconForCausalLM": Family(each(_FALCON)),
     "FlexOlmoForCausalLM": _DENSE_FAMILY,
     "GPT2LMHeadModel": Family(each(attention(size=even_head_size, kv=query_heads))),
     "GPTBigCodeForCausalLM": Family(each(attention(size=even_head_size))),
@@ -1018,7 +1027,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "Qwen2MoeForCausalLM": _EVEN_FAMILY,
     "Qwen3ForCausalLM": _PLAIN,
     "Qwen3MoeForCausalLM": _PLAIN,
-    "RWForCausalLM": Family(each(attention(size=even_head_size, kv=_falcon_kv))),
+    "RWForCausalLM": Family(each(_FALCON)),
     "Rnj1ForCausalLM": Family(each(attention(window=by_layer_type()))),
     "SarvamMoEForCausalLM": _PLAIN,
     "SeedOssForCausalLM": _DENSE_FAMILY,
@@ -1202,8 +1211,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "FunAudioChatForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
     "Gemma3ForConditionalGeneration": inside(fixed("Gemma3ForCausalLM")),
     "Gemma3nForConditionalGeneration": inside(fixed("Gemma3nForCausalLM")),
-    "Gemma4ForConditionalGeneration": inside(fixed("Gemma4ForCausalLM")),
-    "Gemma4UnifiedForConditionalGeneration": inside(fixed("Gemma4ForCausalLM")),
+    "Gemma4ForConditionalGeneration": inside(fixed("Gemma4ForCausalLM"), item_tokens=_GEMMA4_VIDEO),
+    "Gemma4UnifiedForConditionalGeneration": inside(fixed("Gemma4ForCausalLM"), item_tokens=_GEMMA4_VIDEO),
     "Glm4vForConditionalGeneration": inside(fixed("Glm4ForCausalLM")),
     "Glm4vMoeForConditionalGeneration": inside(fixed("Glm4MoeForCausalLM")),
     "Glm5NextForConditionalGeneration": inside(fixed("Glm5NextForCausalLM"), hybrid=True),

@@ -37,6 +37,7 @@ class ModelGeometry:
             names none (vLLM then assumes 2,048).
         auto_max_model_len: what ``--max-model-len`` defaults to (differs for LongRoPE).
         sliding_window: the model's window where every layer has it (vLLM's ``cache_config.sliding_window``).
+        declared_window: the window in the configuration, whichever layers have it.
         ssm_dtype: dtype that the model asks for its recurrent states.
         quantization_method: ``quant_method`` of the checkpoint's quantization configuration, lower case.
     """
@@ -64,6 +65,7 @@ class ModelGeometry:
     derived_max_model_len: int | None
     auto_max_model_len: int | None
     sliding_window: int | None
+    declared_window: int | None
     quantization_method: str | None
     quantization_config: Mapping[str, Any] | None
     uses_mla: bool = False
@@ -107,8 +109,14 @@ _MASKED: Final = frozenset({"attention", "mla"})
 _NO_ATTENTION_TYPES: Final = frozenset({"falcon_mamba", "mamba", "timm_wrapper", "medusa"})
 
 
-def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None) -> ModelGeometry:
+def read_geometry(
+    model: Model, *, hf_overrides: Mapping[str, Any] | None = None, windows: bool = True
+) -> ModelGeometry:
     """The geometry of a model.
+
+    Args:
+        hf_overrides: what ``--hf-overrides`` changes.
+        windows: False with ``--disable-sliding-window``: every layer attends to everything, within the window's length.
 
     Raises:
         UnknownModelError: the architecture is not in the table, or the configuration lacks a figure.
@@ -121,6 +129,11 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
         raise UnknownModelError(f"architecture {architecture or '(none)'} is not in kvgate's table")
     architecture, family = found
     text_architecture = architecture
+    declared_window = int(text.get("sliding_window") or 0) or None
+    if declared_window is None or not windows:
+        same = text is config
+        text = {**text, "sliding_window": None}
+        config = text if same else config
     if family.bidirectional is not None and family.bidirectional(config):
         same = text is config
         config = {**config, "is_causal": False}
@@ -178,6 +191,7 @@ def read_geometry(model: Model, *, hf_overrides: Mapping[str, Any] | None = None
         derived_max_model_len=derived,
         auto_max_model_len=auto,
         sliding_window=int(window) if window and everywhere and family.window_everywhere else None,
+        declared_window=declared_window,
         quantization_method=str(quantization.get("quant_method") or "") or None if quantization else None,
         quantization_config=quantization,
         uses_mla=uses_mla,
