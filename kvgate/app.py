@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvgate.errors import KvgateError
+from kvgate.records import record
 from kvgate.source.text import words_of_command_line
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def tree_root(start: Path) -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckOptions:
     """What ``kvgate check`` was asked for beyond the paths.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from kvgate.errors import KvgateError
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, Sequence, is_null, parse_yaml, scalar_bool, scalar_int
@@ -34,7 +35,7 @@ class ConfigError(KvgateError):
     """kvgate.yaml is wrong; ``str()`` is one line with file, line and column."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenCount:
     """Tokens of a request: the 95th percentile, or only a mean, which hides what fills the cache."""
 
@@ -47,7 +48,7 @@ class TokenCount:
         return self.p95 if self.p95 is not None else self.mean
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadConfig:
     """The load over all replicas of a unit, as declared."""
 
@@ -59,7 +60,7 @@ class WorkloadConfig:
     prompt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitMatch:
     """Which units an entry is for: every given field must match; globs in the way of .gitignore for paths."""
 
@@ -83,7 +84,7 @@ def _glob(pattern: str) -> pathspec.PathSpec[Any]:
     return pathspec.PathSpec.from_lines("gitignore", ["/" + pattern.removeprefix("./").lstrip("/")])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitConfig:
     match: UnitMatch
     span: Span
@@ -95,7 +96,7 @@ class UnitConfig:
     tuned_on: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleConfig:
     """``severity`` None keeps the rule's own; ``off`` switches it off."""
 
@@ -104,7 +105,7 @@ class RuleConfig:
     severity: SeverityName | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GateConfig:
     """``max_capacity_drop`` is a share (0.1 = 10%)."""
 
@@ -112,7 +113,7 @@ class GateConfig:
     on_unknown: Literal["fail", "warn"] = "fail"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SmokeConfig:
     """``tolerance`` is a share; the lists name what a smoke run may take from a manifest."""
 
@@ -122,7 +123,7 @@ class SmokeConfig:
     allow_models: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """A whole kvgate.yaml; the defaults where there is none. ``root`` is the folder that its globs are relative to."""
 

@@ -6,12 +6,13 @@ Each resolved value keeps its origin, so that a report can say where it came fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.capacity.prediction import Basis, Prediction, Workload
 from kvgate.config import Config, UnitConfig, WorkloadConfig
+from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kvgate.models.model import Model
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """Where a value came from: a place in a file, or words (``default of vLLM 0.20.0``, ``kvgate.yaml``, ``--gpu``)."""
 
@@ -35,7 +36,7 @@ class Origin:
         return f"{self.span.path}:{self.span.line}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServingPlan:
     """What one serve unit will run as, each value with its basis and origin.
 
@@ -111,7 +112,7 @@ class ServingPlan:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanOverrides:
     """What the command line says about every unit; it wins over manifests and kvgate.yaml."""
 
@@ -120,7 +121,7 @@ class PlanOverrides:
     workload: Workload | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelContext:
     """Where models may be looked up. ``environ`` is handed in: only the command line reads the process environment."""
 
@@ -277,7 +278,7 @@ def _model(
     return reference, lookup.model, lookup.reason
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _GpuChoice:
     gpu: Gpu | None
     basis: Basis

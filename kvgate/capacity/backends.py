@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from kvgate.records import record
 
 Capability = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelBlock:
     size: int
     multiple: bool = False
@@ -29,7 +31,7 @@ def multiple(size: int) -> tuple[KernelBlock, ...]:
     return (KernelBlock(size, True),)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """What a layer asks of its kernels."""
 
@@ -63,7 +65,7 @@ def _any(choice: Choice, capability: Capability) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backend:
     """A row: what a backend accepts. ``blocks`` are its kernel block sizes, which may depend on the layer."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files as package_files
 from typing import Any, Final
@@ -21,11 +21,12 @@ from kvgate.capacity.prediction import Memory, Quantity
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
 from kvgate.models.model import Model
+from kvgate.records import record
 
 GIB: Final = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BudgetInputs:
     """What the budget depends on.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvgate.capacity.spec import (
     FULL_KINDS,
@@ -19,13 +19,14 @@ from kvgate.capacity.spec import (
     page_sizes,
     round_up,
 )
+from kvgate.records import record
 
 
 class GroupingError(ValueError):
     """The release cannot put these layers into groups: it refuses to start."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grouping:
     """How a release groups.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from kvgate.capacity import backends as kernels
@@ -17,13 +17,14 @@ from kvgate.capacity.release import Release
 from kvgate.capacity.settings import ELEMENT_BYTES, RefusedError, Settings
 from kvgate.capacity.spec import CacheSpec, SpecKind, ceil_div
 from kvgate.models.geometry import Layer, ModelGeometry, State
+from kvgate.records import record
 
 DEFAULT_BLOCK: Final = 16
 _ROW_BYTES: Final = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 _PLAIN: Final = frozenset({"auto", "float16", "bfloat16", "float32", "half", "float"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CacheLayout:
     """The specs of one rank's layers, in order.
 

@@ -7,14 +7,14 @@ Ported from vLLM 0.32.0 ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config_fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kvgate.capacity.groups import bytes_per_block
 from kvgate.capacity.release import Release
 from kvgate.capacity.spec import RequestShape, SpecGroup, ceil_div, pages_per_request
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PoolShape:
     """The groups of one rank and what one block of the pool costs."""
 

@@ -6,14 +6,16 @@ All byte figures are per GPU (per rank). 1 GiB = 2**30 bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from kvgate.records import record
 
 Basis = Literal["exact", "calibrated", "declared", "measured", "assumed", "unknown"]
 Starts = Literal["yes", "unlikely", "no", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quantity:
     """A number of bytes, how it is known, and within which bounds.
 
@@ -39,7 +41,7 @@ class Quantity:
         return {"bytes": self.bytes, "low": self.low, "high": self.high, "basis": self.basis}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workload:
     """The declared load over all replicas; tokens per request at the 95th percentile."""
 
@@ -64,7 +66,7 @@ class Workload:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CacheGroup:
     """Layers that share one block table. ``page_size_bytes`` is one block of one layer, per rank."""
 
@@ -74,7 +76,7 @@ class CacheGroup:
     page_size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KVCache:
     """The pool in blocks and tokens. None where an input is unknown.
 
@@ -120,7 +122,7 @@ class KVCache:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """The waterfall: total x utilization - weights - activation peak - non-torch - CUDA graphs = KV cache."""
 
@@ -146,7 +148,7 @@ class Memory:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Concurrency:
     """Requests of the declared workload that one data-parallel rank holds.
 
@@ -172,7 +174,7 @@ class Concurrency:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prediction:
     """One server, predicted. ``resolved`` holds the effective engine arguments that the arithmetic used."""
 

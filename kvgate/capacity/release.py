@@ -7,11 +7,11 @@ changed read the switches. A release that was not read takes the values of the n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeVar
 
 from kvgate.engine.releases import resolve_version
+from kvgate.records import record
 
 Key = tuple[int, ...]
 TokenFigure = Literal["blocks", "groups", "concurrency"]
@@ -29,7 +29,7 @@ def _key(text: str) -> Key:
     return tuple(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """The switches of one release.
 

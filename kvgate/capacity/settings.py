@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kvgate.capacity.backends import Capability
 from kvgate.capacity.release import Release
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
+from kvgate.records import record
 from kvgate.source.text import Unresolved
 
 GIB: Final = 1 << 30
@@ -31,7 +32,7 @@ _DTYPES: Final = {"half": "float16", "float": "float32"}
 _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """The effective arguments that the arithmetic uses.
 

@@ -6,8 +6,10 @@ Ported from vLLM 0.32.0 ``v1/kv_cache_interface.py``. A *page* is one block of o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
+
+from kvgate.records import record
 
 SpecKind = Literal[
     "full_attention",
@@ -33,7 +35,7 @@ def round_up(value: int, multiple: int) -> int:
     return ceil_div(value, multiple) * multiple
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CacheSpec:
     """The format of one layer's cache.
 
@@ -100,7 +102,7 @@ def _gcd(left: int, right: int) -> int:
     return left
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RequestShape:
     """What bounds the blocks that one request can hold.
 
@@ -139,7 +141,7 @@ def pages_per_request(spec: CacheSpec, length: int, shape: RequestShape) -> int:
     return ceil_div(length, size)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpecGroup:
     """Layers that share one block table, with each layer's format; ``elsewhere`` are those of other pipeline stages."""
 

@@ -13,7 +13,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from kvgate.engine.flags import (
@@ -42,6 +42,7 @@ from kvgate.engine.values import (
     read_json_object_or_text,
     read_pairs,
 )
+from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 
 ProblemKind = Literal[
@@ -62,7 +63,7 @@ ProblemKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """One engine argument.
 
@@ -91,7 +92,7 @@ class Argument:
         return not isinstance(self.value, Unresolved)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgumentProblem:
     """What vLLM would refuse, warn of or misread.
 
@@ -120,7 +121,7 @@ class ArgumentProblem:
     refused: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedArguments:
     """A command line as read: ``arguments`` by dest (the last one wins), without the model."""
 
@@ -159,7 +160,7 @@ _HELP: Final = frozenset(("-h", "--help", "--version"))
 _MODEL_DESTS: Final = frozenset(("model", "model_tag"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Use:
     """A word that names a flag.
 

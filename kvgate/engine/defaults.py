@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
 from kvgate.engine.flags import DYNAMIC, Lifetime, flags_of_version
 from kvgate.engine.releases import Presence, VersionInfo, index_of, releases, resolve_version
 from kvgate.engine.tables import load_table
+from kvgate.records import record
 
 __all__ = ["DYNAMIC", "EnvironmentVariable", "default_of", "env_known", "env_presence"]
 
@@ -28,7 +28,7 @@ def default_of(dest: str, version: str | None) -> Any:
     return flag.default
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvironmentVariable:
     """A variable that ``vllm/envs.py`` declares.
 

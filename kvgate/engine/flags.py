@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from kvgate.engine.releases import Presence, VersionInfo, index_of, releases, resolve_version
 from kvgate.engine.tables import load_table
+from kvgate.records import record
 
 Kind = Literal[
     "flag", "boolean", "str", "int", "float", "human-int", "human-int-or-auto", "json", "json-or-str", "pairs"
@@ -28,7 +29,7 @@ class _Dynamic:
 DYNAMIC: Final = _Dynamic()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     """A flag as one span of consecutive read releases defines it.
 
@@ -115,7 +116,7 @@ def _flag(name: str, dest: str, run: dict[str, Any], inverses: bool) -> Flag:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReleaseFlags:
     """All flags of one read release.
 
@@ -178,7 +179,7 @@ def flags_of_version(version: str | None) -> ReleaseFlags:
     return flags_of_release(resolve_version(version).table)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lifetime:
     """The read releases with a flag or a variable: the first, the last, and the first after the last without it."""
 
@@ -187,7 +188,7 @@ class Lifetime:
     gone_in: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Absence:
     """Where a flag that a release lacks is found: the last read release before it with the flag and the first one
     after that without it, and the first release after it with the flag (again); None where there is none.

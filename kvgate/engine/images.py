@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -11,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from kvgate.engine.releases import at_least
 from kvgate.engine.tables import load_table
+from kvgate.records import record
 
 Backend = Literal["cuda", "rocm", "cpu", "tpu", "xpu", "hpu"]
 
@@ -37,7 +37,7 @@ _COMPANIONS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """A container image as a manifest names it.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
 from kvgate.engine.tables import load_table
+from kvgate.records import record
 
 Standing = Literal["read", "between", "newer", "older", "unknown"]
 Presence = Literal["present", "absent", "uncertain"]
@@ -20,7 +20,7 @@ Presence = Literal["present", "absent", "uncertain"]
 _BUILD = re.compile(r"(?:cu\d+|rocm\d*|cpu|tpu|xpu|gpu|empty|precompiled|post\d+)(?:[._-].*)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VersionInfo:
     """Where a vLLM version stands among the releases whose wheels were read.
 

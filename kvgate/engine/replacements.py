@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvgate.engine.releases import VersionInfo, compare_versions, resolve_version
 from kvgate.engine.tables import load_table
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replacement:
     """What took the place of a name.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
+from kvgate.records import record
 from kvgate.source.text import Span
 
 
@@ -36,7 +37,7 @@ class Confidence(Enum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """A further place that belongs to a finding, and what it has to do with it."""
 
@@ -44,7 +45,7 @@ class Location:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """Replace the text of ``span`` by ``replacement`` (an empty span inserts, an empty replacement deletes)."""
 
@@ -52,7 +53,7 @@ class Edit:
     replacement: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fix:
     """Edits that mend a finding. Safe ones change nothing else than what the finding is about."""
 
@@ -78,7 +79,7 @@ class Fix:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One occurrence of what a rule looks for.
 
@@ -127,7 +128,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unchecked:
     """A place, or a file, that could not be checked, and why."""
 
@@ -139,7 +140,7 @@ class Unchecked:
         return {"reason": self.reason, "path": self.path, "line": self.line}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InternalError:
     """A rule (or another part of kvgate) that crashed; the others still ran.
 

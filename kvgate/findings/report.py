@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from kvgate.findings.finding import Confidence, Finding, InternalError, Severity, Unchecked
+from kvgate.records import record
 from kvgate.source.text import Span
 
 
@@ -16,7 +17,7 @@ class Predicted(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ValueOrigin:
     """A resolved value and where it came from, for ``check -v``: ``deploy.yaml:12``, ``default of vLLM 0.11.0``."""
 
@@ -25,7 +26,7 @@ class ValueOrigin:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WhatIf:
     """What the unit would hold on a GPU that its files do not name."""
 
@@ -33,7 +34,7 @@ class WhatIf:
     prediction: Predicted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitReport:
     """One serve unit in a report.
 
@@ -99,7 +100,7 @@ class UnitReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The result of a check.
 
@@ -144,7 +145,7 @@ class Report:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSummary:
     """What a report, ``kvgate rules`` and ``kvgate explain`` say of a rule.
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvgate.findings.finding import Finding
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 
 _OPENER: Final = r"(?:(?<![^\s])(?:\#|\{\#-?|\{\{-?\s?/\*))"
@@ -30,7 +30,7 @@ _CLOSER: Final = re.compile(r"[ \t]*(?:-?\#\}|\*/[ \t]?-?\}\})[ \t]*$")
 _COMMENT_LINE: Final = re.compile(r"[ \t]*(?:\#|\{\#|\{\{-?\s?/\*)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suppression:
     """One comment: the rules it names with their places, its reason, and the lines it speaks of."""
 
@@ -40,7 +40,7 @@ class Suppression:
     lines: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MalformedSuppression:
     """A comment that begins as a suppression and is none."""
 
@@ -48,7 +48,7 @@ class MalformedSuppression:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SuppressionProblem:
     """What is to be said of a suppression itself.
 
@@ -62,7 +62,7 @@ class SuppressionProblem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suppressed:
     """Findings that are left, how many were taken away, and what is wrong with the suppressions."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from kvgate.hardware.gpu import Gpu
+from kvgate.records import record
 
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
@@ -58,7 +59,7 @@ _COUNT: Final = re.compile(r"^(?:(\d{1,3})\s*[x×*]\s*(?=\D)|(.+?)\s*[:×]\s*(\d
 _SEVERAL: Final = re.compile(r"\s*(?:[/|,;+]|\bor\b|\band\b)\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuMatch:
     """What a name stands for.
 
@@ -73,7 +74,7 @@ class GpuMatch:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A catalogue entry with what lookups need beside the :class:`Gpu`.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from kvgate.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Gpu:
     """A catalogue entry.
 

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from kvgate.hardware.catalogue import GIB, Entry, entries, match_gpu, read_table
 from kvgate.hardware.gpu import Gpu
+from kvgate.records import record
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
@@ -22,7 +23,7 @@ _NAME_IT: Final = "name it in kvgate.yaml (gpu:) or with --gpu"
 _SHARED: Final = re.compile(r"-shared$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuHint:
     """A label key and the values a manifest allows for it, or a resource name and its count.
 
@@ -34,7 +35,7 @@ class GpuHint:
     operator: Operator = "In"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuFinding:
     """What the hints say together.
 

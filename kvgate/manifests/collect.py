@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvgate.records import record
 from kvgate.source.text import SourceFile
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SKIPPED_DIRECTORIES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftOut:
     """A file that was not read, by its path as shown to people, with the reason."""
 
@@ -31,7 +32,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Collection:
     """What the paths of a run stand for.
 

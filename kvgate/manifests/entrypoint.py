@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from kvgate.records import record
 from kvgate.source.text import Word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntryPoint:
     """One way of starting the engine.
 
@@ -54,7 +54,7 @@ _PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
 _PYTHON_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """An entry point found: its row, the words it was written with, and the index of the first word after it."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, parse_embedded
 
@@ -33,7 +33,7 @@ _MERGE_KEYS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Patched:
     """An object as a patch leaves it, the file that holds the patch, and where the patch begins."""
 
@@ -87,13 +87,13 @@ def inline_patches(tree: Tree, file: SourceFile, document: Node) -> Iterator[Pat
                 yield from _operations(tree, file, document, patch, inner)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Identity:
     kind: str | None
     name: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Patch:
     target: _Identity | None
     path: Scalar | None

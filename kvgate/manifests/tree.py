@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kvgate.records import record
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, YamlStream, is_go_template, parse_yaml, scalar_int
@@ -21,7 +21,7 @@ _CONFIG_MAP: Final = re.compile(r"ConfigMap|configMapGenerator")
 _AUTOSCALER: Final = re.compile(r"HorizontalPodAutoscaler|ScaledObject")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigMap:
     """A ConfigMap's text data, or a ConfigMap that kustomize generates."""
 
@@ -31,7 +31,7 @@ class ConfigMap:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Autoscaler:
     """The lower bound that an autoscaler sets for an object's replicas."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Node
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnvironmentVariable:
     """A variable of the server's environment. ``value`` is None when the files do not determine it."""
 
@@ -19,7 +20,7 @@ class EnvironmentVariable:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuRequest:
     """GPUs that one replica of the unit asks for.
 
@@ -36,7 +37,7 @@ class GpuRequest:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeHint:
     """A node selector, affinity term or label that says something about the machine: key and the values allowed."""
 
@@ -45,7 +46,7 @@ class NodeHint:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedMemory:
     """What the unit has at /dev/shm beyond the container runtime's 64 MiB; ``bytes`` None when no limit is set."""
 
@@ -54,7 +55,7 @@ class SharedMemory:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServeUnit:
     """One vLLM server start with the place of everything it says.
 
@@ -99,7 +100,7 @@ class ServeUnit:
     notes: tuple[Unresolved, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unread:
     """A place that could not be read, with the reason; ``serves`` is true when its text starts vLLM."""
 
@@ -109,7 +110,7 @@ class Unread:
     serves: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """What one file, or a tree of files, yields."""
 

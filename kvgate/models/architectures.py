@@ -8,10 +8,11 @@ release dropped, from the last one that had them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from kvgate.models.configuration import class_defaults
+from kvgate.records import record
 
 Config = Mapping[str, Any]
 
@@ -26,7 +27,7 @@ LayerKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """A recurrent layer's state, before sharding.
 
@@ -46,7 +47,7 @@ class State:
     checkpoints: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layer:
     """One cache (or one attention without a cache) of decoder layer ``index``.
 
@@ -83,7 +84,7 @@ Maker = Callable[[Config, int], Iterable[Layer]]
 Plan = Callable[[Config], Iterable[Layer]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """A row of the table.
 

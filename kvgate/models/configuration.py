@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
 from typing import Any, Final
+
+from kvgate.records import record
 
 Config = dict[str, Any]
 Rule = Callable[[Config], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Configuration:
     """``whole`` is the complete configuration, ``text`` its language model's part (the same object for text models).
 

@@ -7,18 +7,19 @@ and the model files): which attributes count, in which order, and what a missing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
 from kvgate.models import architectures
 from kvgate.models.architectures import Family, Layer, MissingFieldError, State
 from kvgate.models.configuration import complete_configuration, rope_parameters
 from kvgate.models.model import Model
+from kvgate.records import record
 
 __all__ = ["Family", "Layer", "ModelGeometry", "State", "UnknownModelError", "read_geometry"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelGeometry:
     """A model's shape.
 

@@ -16,12 +16,13 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kvgate.models.local import CONFIG, ModelError, read_directory, read_object
 from kvgate.models.model import Model
+from kvgate.records import record
 
 DIRECTORY: Final = ".kvgate/models"
 LOCK: Final = "lock.json"
@@ -33,7 +34,7 @@ HUB_ID: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-
 _TOKENIZER_KEYS: Final = ("model_max_length", "tokenizer_class")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Locked:
     """A model that was written to the tree: its directory, and whether anything in it changed."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from kvgate.records import record
 
 ModelSource = Literal["lock", "local", "cache", "bundled", "hub", "mapping"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Model:
     """A parsed ``config.json`` and what is known beside it.
 

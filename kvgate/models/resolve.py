@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kvgate.models.local import CONFIG, ModelError, load_path, read_directory
 from kvgate.models.lock import find_locked, is_hub_id
 from kvgate.models.model import Model
+from kvgate.records import record
 
 __all__ = ["ModelError", "ModelLookup", "find_model", "hub_id_of", "load_model", "model_from_mapping"]
 
@@ -51,7 +52,7 @@ _STORES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelLookup:
     """What was found: a model, or one sentence that says why not and what to do."""
 
@@ -59,7 +60,7 @@ class ModelLookup:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Reference:
     """A reference taken apart: the Hub id it stands for, or why it stands for none."""
 

@@ -8,10 +8,11 @@ of a quantized checkpoint. The bytes of the checkpoint's own files, where they a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.models.model import Model
+from kvgate.records import record
 
 if TYPE_CHECKING:
     from kvgate.models.parameters.count import Count
@@ -35,7 +36,7 @@ _REPLICATED_SHARE: Final = 0.15
 _NOTABLE_DIFFERENCE: Final = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WeightEstimate:
     """Parameter bytes of the rank that holds most.
 

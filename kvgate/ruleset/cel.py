@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
+
+from kvgate.records import record
 
 FactType = Literal["bool", "int", "double", "string", "list", "map", "any"]
 
@@ -47,7 +48,7 @@ class EvaluationError(RuntimeError):
     """A condition that could not be evaluated over some facts: an error of the rule, never a finding."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """A fact as CEL sees it."""
 

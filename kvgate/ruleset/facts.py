@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kvgate.records import record
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
 from kvgate.ruleset.cel import FactType, Variable
 from kvgate.ruleset.certainty import Bound, Input
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Getter = Callable[[Case, Bound], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """One fact.
 

@@ -12,13 +12,13 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kvgate.findings.finding import Confidence, Severity
+from kvgate.records import record
 from kvgate.ruleset.cel import CelError, Condition, environment
 from kvgate.ruleset.checks import NoParams, checks
 from kvgate.ruleset.facts import facts, find_variable
@@ -47,7 +47,7 @@ _REQUIRED: Final = ("id", "title", "family", "severity", "confidence", "since", 
 E = TypeVar("E", Severity, Confidence, Status, Profile)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSet:
     """All rules by id, and the old ids that still work."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.errors import KvgateError
 from kvgate.findings.finding import Confidence, Fix, Severity
 from kvgate.findings.report import RuleSummary
+from kvgate.records import record
 from kvgate.ruleset.certainty import Bound, Input
 from kvgate.ruleset.words import Template
 from kvgate.source.text import Span
@@ -43,7 +44,7 @@ class Profile(Enum):
 Scope = Literal["unit", "file", "suppression"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variant:
     """Another form of the same defect, with its own words and perhaps its own severity."""
 
@@ -52,7 +53,7 @@ class Variant:
     remediation: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Example:
     """Files that show a rule firing (bad) or staying silent (good); the test suite runs them.
 
@@ -71,7 +72,7 @@ class Example:
     says: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Draft:
     """What a typed check found, before it becomes a finding.
 
@@ -96,7 +97,7 @@ class Draft:
     fix: Fix | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One rule.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from kvgate.findings.finding import Finding, InternalError, Location, Severity
 from kvgate.findings.identity import finalise
 from kvgate.findings.report import RuleSummary
 from kvgate.findings.suppress import SuppressionProblem, apply_suppressions
+from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.certainty import Bound, Certainty, Input, certainty_of, severity_of
 from kvgate.ruleset.checks import checks
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kvgate.plan import ServingPlan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Selection:
     """Which rules run, and how severe they are at most.
 
@@ -52,7 +53,7 @@ class Selection:
     config: Mapping[str, RuleConfig] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judgement:
     """What the rules said.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from kvgate.records import record
 
 GIB: Final = 2**30
 _PLACEHOLDER: Final = re.compile(r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}")
@@ -60,7 +61,7 @@ class TemplateError(ValueError):
         self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Template:
     """A text with placeholders, checked when it was read."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hole:
     """Characters ``[start, end)`` of a value, as written, that stand for something unknown.
 
@@ -21,7 +21,7 @@ class Hole:
     splits: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """A text with its holes, in order and apart from each other."""
 

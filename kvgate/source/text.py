@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from kvgate.records import record
 
 
 class SourceFile:
@@ -80,7 +82,7 @@ class SourceFile:
         return Span(self, begin, begin + len(body))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """Half-open range of code points ``[start, end)`` in a file."""
 
@@ -119,7 +121,7 @@ class Span:
         return f"<{self.path}:{self.line}:{self.column}>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """``length`` characters of a text and where they stand; ``exact`` when they stand there one for one."""
 
@@ -128,7 +130,7 @@ class Piece:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """A string with the source of each of its characters.
 
@@ -223,7 +225,7 @@ def _cut(piece: Piece, start: int, end: int) -> Piece:
     return Piece(end - start, Span(piece.span.file, base + start, base + end), True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unresolved:
     """A value that the files do not determine: the text as written, and why it could not be resolved."""
 
@@ -231,7 +233,7 @@ class Unresolved:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One word of a command line.
 

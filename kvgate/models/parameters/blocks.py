@@ -7,11 +7,11 @@ or a function of the configuration and the layer's index.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.tally import FLOAT32, Tally, divide
+from kvgate.records import record
 
 
 class Block(Protocol):
@@ -20,7 +20,7 @@ class Block(Protocol):
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attention:
     """Grouped-query attention with a fused projection.
 
@@ -100,7 +100,7 @@ class Attention:
             tally.norm(f"{prefix}k_norm", keys, bias=self.norm_bias)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LatentAttention:
     """Multi-head latent attention (``layers/mla.py``); low-rank parts are on every rank.
 
@@ -153,7 +153,7 @@ class LatentAttention:
         tally.norm(f"{prefix}indexer.k_norm", width, bias=True, itemsize=FLOAT32)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GatedMLP:
     """Gate and up projections fused, then down."""
 
@@ -177,7 +177,7 @@ class GatedMLP:
         tally.linear(f"{name}{self.name}.{self.down}", width, hidden, bias=bias, split=row, quantized=self.quantized)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MLP:
     """One projection up, one down."""
 
@@ -199,7 +199,7 @@ class MLP:
         tally.linear(f"{prefix}{self.down}", width, hidden, bias=bias, split=row)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Experts:
     """A mixture of experts: router, routed experts, shared experts.
 
@@ -272,7 +272,7 @@ class Experts:
             tally.linear(f"{prefix}shared_expert_gate", hidden, 1, split="none", quantized=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Norms:
     """``number`` norms of the hidden size."""
 
@@ -289,7 +289,7 @@ class Norms:
             tally.param(f"{name}norms", number, vectors, width, itemsize=self.itemsize)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vector:
     """A replicated parameter of the given dimensions."""
 
@@ -307,7 +307,7 @@ class Vector:
         tally.param(f"{name}{self.name}", size, itemsize=self.itemsize)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linear:
     """A single linear layer; none where a dimension is zero."""
 
@@ -336,7 +336,7 @@ class Linear:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mamba1:
     """Selective state space mixer (``layers/mamba/mamba_mixer.py``)."""
 
@@ -371,7 +371,7 @@ class Mamba1:
             tally.param(f"{prefix}norms", rank + 2 * state)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mamba2:
     """State space duality mixer (``layers/mamba/mamba_mixer2.py``); groups are copied until they divide the ranks."""
 
@@ -411,7 +411,7 @@ class Mamba2:
             tally.param(f"{prefix}norm", divide(inner, ranks))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GatedDelta:
     """Gated delta net (``layers/mamba/gdn_linear_attn.py``; Qwen3-Next, Qwen3.5)."""
 
@@ -433,7 +433,7 @@ class GatedDelta:
         tally.linear(f"{prefix}out_proj", value, keys.hidden, split="row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShortConv:
     """Gated short convolution (``layers/mamba/short_conv.py``; LFM2)."""
 
@@ -453,7 +453,7 @@ class ShortConv:
         tally.linear(f"{prefix}out_proj", hidden, keys.hidden, bias=bias, split="row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Several:
     """Blocks one after the other."""
 
@@ -464,7 +464,7 @@ class Several:
             block.count(tally, keys, name, layer)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nothing:
     """A layer without this part."""
 
@@ -472,7 +472,7 @@ class Nothing:
         del tally, keys, name, layer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ByLayer:
     """One of several blocks, chosen by the layer."""
 
@@ -499,7 +499,7 @@ def by(choose: Callable[[Keys, int], object], **blocks: Block) -> ByLayer:
     return ByLayer(choose, tuple(blocks.items()))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoutedExperts:
     """Experts without a router of their own."""
 
@@ -520,7 +520,7 @@ class RoutedExperts:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OlmoDelta:
     """OLMo hybrid's gated delta net (``olmo_hybrid.py``): separate small projections, queries and keys apart."""
 
@@ -544,7 +544,7 @@ class OlmoDelta:
         tally.linear(f"{prefix}o_proj", value, keys.hidden, split="row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ZambaShared:
     """Zamba 2's shared transformer blocks, with an adapter for each hybrid layer they serve."""
 
@@ -575,7 +575,7 @@ class ZambaShared:
                         tally.linear(f"{where}{part}.B", rank, keys.heads * head_dim)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompressedAttention:
     """DeepSeek V4's attention: one latent of keys and values, compressed caches on some layers."""
 
@@ -612,7 +612,7 @@ class CompressedAttention:
         tally.norm(f"{name}.norm", width)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KimiDelta:
     """Kimi delta attention (``models/kimi_k3/nvidia/kda.py``): gates of low or full rank, float32 convolutions."""
 
@@ -640,7 +640,7 @@ class KimiDelta:
         tally.linear(f"{prefix}o_proj", width, keys.hidden, split="row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RelativeAttention:
     """Inkling's attention (``models/inkling``): relative logits and short convolutions of keys and values."""
 
@@ -666,7 +666,7 @@ class RelativeAttention:
         tally.param(f"{name}sconv", 2 * divide(keys.hidden, ranks), kernel)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SinkExperts:
     """Inkling's experts: a router over routed and shared ones, padded to eight; shared experts of equal width."""
 
@@ -684,7 +684,7 @@ class SinkExperts:
         tally.linear(f"{prefix}sink_experts.w2", shared * width, keys.hidden, split="row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """An embedding, sharded and padded, or (``split`` false) in full on every rank."""
 

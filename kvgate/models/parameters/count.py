@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files as package_files
 from typing import Any
@@ -16,9 +16,10 @@ from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
 from kvgate.models.parameters.multimodal import MULTIMODAL
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Count:
     """One rank's parameters: bytes, what torch's allocator adds, elements of a rank-one adapter on all layers."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from kvgate.models.parameters.blocks import Block, ByLayer, GatedMLP, Norms, Nothing, Several
 from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.tally import Shard, Tally
+from kvgate.records import record
 
 Tie = Literal["key", "always", "never"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decoder:
     """A stack of equal or alternating layers between an embedding and an output projection.
 
@@ -153,7 +154,7 @@ def stage_shards(total: int, ranks: int, tensor: int, experts: int) -> list[Shar
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tower:
     """Parameters beside the language model: an encoder, a projector.
 
@@ -165,7 +166,7 @@ class Tower:
     config: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """What vLLM builds for an architecture: a language model, and towers beside it.
 

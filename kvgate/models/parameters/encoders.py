@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kvgate.models.parameters.blocks import Block, Linear, Norms, Nothing, Several, Vector
@@ -11,6 +10,7 @@ from kvgate.models.parameters.decoder import Decoder, Family, Tower
 from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.tally import FLOAT32, Tally
 from kvgate.models.parameters.towers import Encoder
+from kvgate.records import record
 
 
 def labels(keys: Keys, layer: int = 0) -> int:
@@ -27,7 +27,7 @@ def padded(name: str) -> Any:
     return lambda keys, layer: -(-int(keys[name]) // 64) * 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bert:
     """Embeddings and layers with biases and norms after each part (``bert.py``, ``roberta.py``).
 
@@ -49,7 +49,7 @@ class Bert:
         Encoder("encoder.layer").count(tally, keys, name, layer)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModernBert:
     """Rotary positions, gated MLP, no biases by default; the first layer has no attention norm."""
 
@@ -89,7 +89,7 @@ def encoder(*blocks: Block) -> Family:
     return Family(EMPTY, (Tower(Several(blocks)),))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MaskedHead:
     """BERT's head: a dense layer, a norm, and a decoder of its own."""
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 from typing import Any, Final, Literal
+
+from kvgate.records import record
 
 Layout = Literal["none", "tensor", "channel", "group", "block"]
 
 FLOAT32: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """How a matrix is stored.
 

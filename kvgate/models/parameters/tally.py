@@ -6,11 +6,11 @@ The arithmetic follows vLLM 0.32.0: ``layers/linear.py``, ``layers/vocab_paralle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
 
 from kvgate.models.parameters.quantization import Quantization
+from kvgate.records import record
 
 Split = Literal["column", "row", "none"]
 
@@ -18,7 +18,7 @@ VOCABULARY_PADDING: Final = 64
 FLOAT32: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shard:
     """Which part of the model a rank holds.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kvgate.models.parameters.blocks import Block, ByLayer, Linear, Norms, Nothing, Several, Vector, by
 from kvgate.models.parameters.decoder import Tower
 from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.tally import Tally
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Encoder:
     """Bidirectional transformer layers.
 
@@ -282,7 +282,7 @@ def _qwen3_mergers(keys: Keys, layer: int) -> int:
     return 2 * keys.hidden + deep * 2 * _merged(keys)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Qwen3Mergers:
     """The merger and one more for each deep-stack level."""
 
@@ -793,7 +793,7 @@ KIMI_K3: Final = Several(
 WHISPER_ENCODER: Final = _whisper_like("encoder", "max_source_positions", split=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CrossDecoder:
     """Whisper's decoder layers: self attention, attention to the encoder, feed-forward; three norms."""
 
@@ -816,7 +816,7 @@ def qformer(prefix: str, *, layers: Value = "num_hidden_layers", feed_forward_sp
     return Several((Qformer(prefix, layers), Norms(1, 1)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Qformer:
     """Self attention and feed-forward in each layer, cross attention in every ``cross_attention_frequency``-th."""
 
@@ -871,7 +871,7 @@ BLIP2: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conformer:
     """Granite speech's encoder (``granite_speech.py``): sharded feed-forward parts, the rest on every rank."""
 

@@ -8,11 +8,11 @@ says where by symbol and what by numbers; severity, words and positions are made
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
+from kvgate.records import record
 from kvgate.ruleset.model import Draft, Scope
 
 F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
@@ -20,12 +20,12 @@ F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
 _MODULES: Final = ("capacity", "arguments", "parallelism", "reading")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoParams:
     """Parameters of a check that takes none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """A registered check.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kvgate.findings.finding import Severity
+from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgumentProblems:
     """``kinds``: kinds of :class:`kvgate.engine.arguments.ArgumentProblem`."""
 

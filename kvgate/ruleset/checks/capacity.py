@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvgate.findings.finding import Severity
+from kvgate.records import record
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
 from kvgate.ruleset.certainty import Bound, Input
 from kvgate.ruleset.checks import NoParams, check
@@ -272,7 +272,7 @@ def _sharding_lever(case: Case) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsCapacity:
     """``tolerance`` is the share of the pool that counts as no change."""
 
