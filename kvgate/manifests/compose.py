@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from kvgate.manifests.launch import Container, Start, environment_of, find_starts
+from kvgate.manifests.launch import Container, Start, environment_of, find_requirement, find_starts
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.shell.expand import interpolate, unset
@@ -172,6 +172,7 @@ class _Service:
     ) -> ServeUnit:
         file = self.project.file
         replicas, replicas_span, notes = self.replicas()
+        requirement = find_requirement(word.text for word in (*(container.command or ()), *container.arguments))
         return ServeUnit(
             id=f"{file.path}/{name}" + (f"/{number + 1}" if number else ""),
             path=file.path,
@@ -195,6 +196,7 @@ class _Service:
             document=self.project.document,
             storage_model=start.storage_model,
             notes=(*start.notes, *notes),
+            requirement=requirement,
         )
 
     # -- attributes ------------------------------------------------------------------------------------------------

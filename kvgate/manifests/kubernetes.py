@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvgate.manifests.launch import Container, Start, environment_of, find_starts
+from kvgate.manifests.entrypoint import flag_name
+from kvgate.manifests.launch import Argument, Container, Start, environment_of, find_starts
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
 from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
+from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_bool, scalar_int
 
@@ -109,7 +111,21 @@ def read_workload(
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod template and the object it belongs to."""
+    """A pod template and the object it belongs to.
+
+    Attributes:
+        containers: the containers, where they are not those of the specification.
+        role: what tells several pods of one object apart; part of the unit's id.
+        devices: what the server asks for over all its pods, where it has several.
+        around: mappings around the pod, the nearest first, whose ``envs`` and ``resources`` hold for it too.
+        span: where a container without an item of its own begins.
+        factor: how often the object runs its replicas.
+        arguments: what a controller adds to the containers' arguments.
+        variable: environment variable with further arguments.
+        storage: the model that a controller mounts.
+        managed: the containers have no command because a controller gives them vLLM's.
+        image_runs: a container without command and arguments runs its image's entry point (a Ray node does not).
+    """
 
     tree: Tree
     file: SourceFile
@@ -121,9 +137,20 @@ class Pod:
     namespace: str | None
     replicas: Node | None
     restarts: bool
+    containers: tuple[Node, ...] | None = None
+    role: str = ""
+    devices: tuple[GpuRequest, ...] | None = None
+    around: tuple[Node, ...] = ()
+    span: Span | None = None
+    factor: int = 1
+    arguments: tuple[Argument, ...] = ()
+    variable: str | None = None
+    storage: Scalar | None = None
+    managed: bool = False
+    image_runs: bool = True
 
     def units(self) -> Iterator[ServeUnit | Unread]:
-        for node in items_at(self.spec, "containers"):
+        for node in items_at(self.spec, "containers") if self.containers is None else self.containers:
             yield from self.container(node)
         for node in items_at(self.spec, "initContainers"):
             # an init container that is restarted for ever is a sidecar (Kubernetes 1.28)
@@ -135,35 +162,56 @@ class Pod:
             return
         name = text_at(node, "name") or ""
         environment = Environment(self.tree, self.file, self.namespace)
+        for holder in reversed(self.around):
+            environment.read(holder, "envs")
         environment.read(node)
         requests, shares = accelerator_requests(node)
+        for holder in self.around:
+            if not requests and node_at(node, "resources") is None:
+                requests, shares = accelerator_requests(holder)
         image_node = scalar_at(node, "image")
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
         named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
+        managed = self.managed or (self.variable is not None and name in ("main", ""))
         container = Container(
             command=environment.words(node_at(node, "command")) or None,
-            arguments=environment.words(node_at(node, "args")),
+            arguments=self._arguments(node, environment, managed),
             image=image,
             environment=environment.values,
-            span=node.span,
+            span=self.span or node.span,
             named=named,
             accelerated=any(request.count != 0 for request in requests),
             service=self.restarts,
             find=lambda path: self.mounted(node, path),
+            managed=managed,
         )
+        if not self.image_runs and not container.command and not container.arguments:
+            return
         try:
             starts = find_starts(container)
         except TooLargeError as error:
             yield Unread(f"{error} is not read", node.span, serves=True)
             return
         for number, start in enumerate(starts):
-            yield self.unit(node, name, image, start, number, environment, requests, shares)
+            devices = requests if self.devices is None or not requests else self.devices
+            yield self.unit(node, container, start, number, environment, devices, shares)
+
+    def _arguments(self, node: Node, environment: Environment, managed: bool) -> tuple[Word, ...]:
+        words = list(environment.words(node_at(node, "args")))
+        if managed and node_at(node, "command") is None:
+            value = environment.values.get(self.variable or "")
+            if value is not None:
+                words += split_words(value)
+            given = {flag_name(word) for word in words}
+            for argument in self.arguments:
+                if argument.flag.removeprefix("--") not in given:
+                    words += argument.words()
+        return tuple(words)
 
     def unit(
         self,
         node: Mapping,
-        container: str,
-        image: Word | None,
+        container: Container,
         start: Start,
         number: int,
         environment: Environment,
@@ -171,30 +219,39 @@ class Pod:
         shares: tuple[NodeHint, ...],
     ) -> ServeUnit:
         replicas, replicas_span, notes = self._replicas()
-        identity = f"{self.kind}/{self.namespace or 'default'}/{self.name}/{container}"
+        parts = [
+            self.kind,
+            self.namespace or "default",
+            self.name,
+            self.role,
+            container,
+            str(number + 1) if number else "",
+        ]
+        stored = self.storage if start.storage_model is None else None
         return ServeUnit(
-            id=identity + (f"/{number + 1}" if number else ""),
+            id="/".join(part for index, part in enumerate(parts) if part or index == 2),
             path=self.file.path,
-            span=node.span,
+            span=self.span or node.span,
             kind=self.kind,
             name=self.name,
-            container=container or None,
+            container=name or None,
             namespace=self.namespace,
             words=start.words,
             positional_model=start.positional_model,
             entry=start.entry,
-            image=image,
+            image=container.image,
             environment=environment_of(environment.values, environment.spans, start.environment),
             gpu_requests=requests,
-            node_hints=(*shares, *self._node_hints()),
+            node_hints=(*shares, *self.node_hints()),
             replicas=replicas,
             replicas_span=replicas_span,
             annotations=kvgate_annotations(self.document, self.template),
-            shared_memory=self._shared_memory(node),
+            shared_memory=self.shared_memory(node),
             node=node,
             document=self.document,
-            storage_model=start.storage_model,
+            storage_model=mark_placeholders(Value(stored.text)).word() if stored else start.storage_model,
             notes=(*start.notes, *notes),
+            requirement=requirement,
         )
 
     # -- around the container --------------------------------------------------------------------------------------
@@ -209,9 +266,10 @@ class Pod:
         if count is None:
             written = self.replicas.span.text
             return None, self.replicas.span, (Unresolved(written, "the number of replicas is not stated as a number"),)
-        return count, self.replicas.span, ()
+        return count * self.factor, self.replicas.span, ()
 
-    def _node_hints(self) -> Iterator[NodeHint]:
+    def node_hints(self) -> Iterator[NodeHint]:
+        """What the pod says about the machine it runs on."""
         for entry in entries_at(self.spec, "nodeSelector"):
             if isinstance(entry.value, Scalar):
                 yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
@@ -227,7 +285,8 @@ class Pod:
             if isinstance(entry.value, Scalar) and _MACHINE_LABEL.search(entry.key.value):
                 yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
 
-    def _shared_memory(self, container: Node) -> SharedMemory | None:
+    def shared_memory(self, container: Node) -> SharedMemory | None:
+        """What a container of the pod has at /dev/shm."""
         for mount in items_at(container, "volumeMounts"):
             if (text_at(mount, "mountPath") or "").rstrip("/") != "/dev/shm":  # noqa: S108 - a path in a manifest
                 continue
@@ -278,10 +337,11 @@ class Environment:
         self.spans: dict[str, Span] = {}
         self._sources: list[str] = []
 
-    def read(self, container: Node) -> None:
-        for source in items_at(container, "envFrom"):
-            self._read_source(source)
-        for entry in items_at(container, "env"):
+    def read(self, container: Node, key: str = "env") -> None:
+        if key == "env":
+            for source in items_at(container, "envFrom"):
+                self._read_source(source)
+        for entry in items_at(container, key):
             name = text_at(entry, "name")
             if name:
                 self.values[name] = self._value(entry)

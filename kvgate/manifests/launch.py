@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +17,11 @@ from kvgate.manifests.entrypoint import (
     takes_engine_arguments,
 )
 from kvgate.manifests.unit import EnvironmentVariable
+from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.script import SHELLS, Assignment, Command, commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Scalar
 
 Find = Callable[[str], "Value | None"]
 
@@ -51,6 +53,7 @@ class Container:
         accelerated: it asks for an accelerator.
         service: it keeps running (no Job).
         find: texts of files by their path inside the container.
+        managed: a controller starts vLLM in it with these arguments unless it has a command of its own.
     """
 
     command: tuple[Word, ...] | None
@@ -62,6 +65,19 @@ class Container:
     accelerated: bool
     service: bool = True
     find: Find | None = None
+    managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A value of a manifest that a controller hands to the server under a flag."""
+
+    flag: str
+    value: Scalar
+
+    def words(self) -> tuple[Word, Word]:
+        value = mark_placeholders(Value(self.value.text)).word()
+        return Word(Text.at(self.flag, self.value.span)), value
 
 
 # Variables by which launch scripts that are not at hand are told their model, the most telling first.
@@ -93,6 +109,8 @@ def find_starts(container: Container) -> list[Start]:
     if container.command:
         return _of_command((*container.command, *container.arguments), image, container)
     arguments = container.arguments
+    if container.managed:
+        return [_start(arguments, "the controller's configuration", False, container)]
     if arguments and (find_entry(arguments) or _is_command(arguments)):
         return _of_command(arguments, image, container, repeats_entry=takes_engine_arguments(image))
     if takes_engine_arguments(image):
@@ -227,6 +245,18 @@ def _model_variable(container: Container) -> Word | None:
         if value is not None and value.value:
             return value.word()
     return None
+
+
+_REQUIREMENT: Final = re.compile(r"(?<![\w./-])vllm(?:\[[\w,-]+\])?\s?==\s?[0-9][\w.+!]*")
+
+
+def find_requirement(texts: Iterable[Text]) -> Word | None:
+    """The pip requirement that pins vLLM in one of the texts; None where none does, or they disagree."""
+    found: dict[str, Word] = {}
+    for text in texts:
+        for match in _REQUIREMENT.finditer(text.value):
+            found.setdefault(re.sub(r"\s", "", match.group()), Word(text.slice(match.start(), match.end())))
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def environment_of(

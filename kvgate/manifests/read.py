@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kvgate.manifests.compose import looks_like_compose, read_compose
+from kvgate.manifests.custom import read_custom
 from kvgate.manifests.kubernetes import looks_like_kubernetes, read_kubernetes
 from kvgate.manifests.kustomize import (
     NAMES,
@@ -20,6 +21,8 @@ from kvgate.manifests.kustomize import (
     patched_by_file,
     transformed_by_owner,
 )
+from kvgate.manifests.ray import looks_like_serve_config, read_ray
+from kvgate.manifests.scripted import read_scripted
 from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.source.text import SourceFile
@@ -27,7 +30,7 @@ from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
 _MATTERS: Final = re.compile(
-    r"vllm|--(?:max[-_]model[-_]len|gpu[-_]memory[-_]util|tensor[-_]parallel|kv[-_]cache[-_]dtype|max[-_]num[-_])",
+    r"vllm|serveConfigV2|llm_configs|--(?:max[-_]model[-_]len|gpu[-_]memory[-_]util|tensor[-_]parallel|kv[-_]cache[-_]dtype|max[-_]num[-_])",
     re.IGNORECASE,
 )
 _STARTS: Final = re.compile(
@@ -116,9 +119,16 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
             patched = patched_by_file(tree, file, document, users)
             yield from read_kubernetes(tree, file, patched.document, patched.span)
         else:
-            yield from read_kubernetes(tree, file, transformed_by_owner(document, kustomize.owners(file.path)))
+            document = transformed_by_owner(document, kustomize.owners(file.path))
+            yield from read_kubernetes(tree, file, document)
+            yield from read_custom(tree, file, document)
+            yield from read_ray(tree, file, document)
+    elif looks_like_serve_config(document):
+        yield from read_ray(tree, file, document)
     elif looks_like_compose(document):
         yield from read_compose(tree, file, document)
+    else:
+        yield from read_scripted(tree, file, document)
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:

@@ -74,6 +74,7 @@ class ServeUnit:
         replicas: declared replicas of the unit (an HPA's minReplicas where one targets it), None when not stated.
         restartable: false for Jobs.
         node: the container or service node; ``document``: the whole document it stands in.
+        requirement: the pip requirement by which its script installs vLLM (``vllm==0.10.2``), None where it does not.
     """
 
     id: str
@@ -98,6 +99,7 @@ class ServeUnit:
     storage_model: Word | None = None
     replicas_span: Span | None = None
     notes: tuple[Unresolved, ...] = field(default=())
+    requirement: Word | None = None
 
 
 @record

@@ -181,7 +181,7 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\[\[.*?\]\]")
+_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}|\$\[\[.*?\]\]")
 _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
 
 

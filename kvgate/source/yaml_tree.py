@@ -161,7 +161,7 @@ def is_go_template(text: str) -> bool:
     """
     if "{{" not in text:
         return False
-    text = _COMMENT_LINES.sub(lambda match: " " * len(match.group()), text)  # a values file quotes them in comments
+    text = _COMMENT_LINES.sub(lambda match: match.group().replace("{{", "xx"), text)  # values files quote them there
     return any(not inside for inside in _inside_scalars(text, _GO_TEMPLATE))
 
 

@@ -1,0 +1,258 @@
+"""Custom resources -> serve units, by shape.
+
+Operators wrap pods in kinds of their own, and new ones appear every month. Whatever holds a list of ``containers``, or
+one of a few keys that stand for a single container, is a pod here; what is peculiar to a kind (where its replicas,
+models and further arguments are, what makes several pods one server) stands in tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvgate.manifests.kubernetes import WORKLOADS, Pod, accelerator_requests
+from kvgate.manifests.launch import Argument
+from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
+from kvgate.source.text import SourceFile, Span
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, scalar_int
+
+MAX_SITES: Final = 200
+MAX_DEPTH: Final = 40
+
+# Kinds whose documents describe, check or generate objects instead of being one.
+NOT_DEPLOYED: Final = frozenset(
+    {
+        "Application", "ApplicationSet", "ClusterPolicy", "CompositeResourceDefinition", "ConfigMap",
+        "ConstraintTemplate", "CustomResourceDefinition", "HelmRelease", "Kustomization", "Policy", "Secret", "Service",
+    }
+)  # fmt: skip
+
+# Keys under which a single container stands.
+SINGLE_CONTAINER: Final = frozenset({"runner", "mainContainer"})
+
+# Steps on the way to a pod that say nothing about its role.
+_PLAIN_STEPS: Final = frozenset(
+    {
+        "containers", "engineConfig", "extraPodSpec", "headGroupSpec", "leaderTemplate", "leaderWorkerTemplate",
+        "mainContainer", "podSpec", "podTemplate", "predictor", "rayClusterConfig", "rayClusterSpec", "roles", "runner",
+        "services", "spec", "template", "workerGroupSpecs",
+    }
+)  # fmt: skip
+
+# Kinds whose outer replicas multiply those of their parts; everywhere else the nearest count is the whole.
+_NESTED_REPLICAS: Final = frozenset({"StormService"})
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """What the controller of a kind adds to the containers it starts.
+
+    Attributes:
+        model: path to the storage URI that it mounts as the model.
+        flags: path to a value, flag under which the server gets it.
+        variable: environment variable whose text the entry script takes for further arguments.
+    """
+
+    model: tuple[str, ...] | None = None
+    flags: tuple[tuple[tuple[str, ...], str], ...] = ()
+    variable: str | None = None
+
+
+MANAGED: Final[dict[str, Managed]] = {
+    # the well-known configurations of KServe start `vllm serve /mnt/models` with these and with VLLM_ADDITIONAL_ARGS
+    "LLMInferenceService": Managed(
+        model=("spec", "model", "uri"),
+        flags=(
+            (("spec", "model", "name"), "--served-model-name"),
+            (("spec", "parallelism", "tensor"), "--tensor-parallel-size"),
+            (("spec", "parallelism", "pipeline"), "--pipeline-parallel-size"),
+            (("spec", "parallelism", "data"), "--data-parallel-size"),
+            (("spec", "parallelism", "dataLocal"), "--data-parallel-size-local"),
+        ),
+        variable="VLLM_ADDITIONAL_ARGS",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A pod found by its shape: its specification, its containers, and what stands around it, the nearest first."""
+
+    spec: Mapping
+    containers: tuple[Node, ...]
+    steps: tuple[str, ...]
+    around: tuple[Mapping, ...]
+    span: Span | None = None
+
+
+def read_custom(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units in the custom resources of a document."""
+    for item in expand_list(document):
+        kind = text_at(item, "kind") or ""
+        if kind not in WORKLOADS and kind not in NOT_DEPLOYED:
+            yield from read_by_shape(tree, file, item)
+
+
+def read_by_shape(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one object, wherever its containers are."""
+    kind = text_at(item, "kind") or ""
+    managed = MANAGED.get(kind)
+    for site in _sites(item):
+        runtime = _served_by_runtime(site)
+        holder = next((node for node in site.around if node.get("metadata") is not None), None)
+        pod = Pod(
+            tree=tree,
+            file=file,
+            document=item,
+            template=holder if holder is not None and holder is not item else item,
+            spec=site.spec,
+            kind=kind,
+            name=text_at(item, "metadata", "name") or text_at(item, "metadata", "generateName") or "",
+            namespace=text_at(item, "metadata", "namespace"),
+            replicas=_replicas(site),
+            restarts=True,
+            containers=site.containers,
+            role="/".join(step for step in site.steps if step not in _PLAIN_STEPS),
+            devices=_group_devices(site),
+            around=site.around,
+            span=site.span,
+            factor=_outer_replicas(site) if kind in _NESTED_REPLICAS else 1,
+            arguments=tuple(_managed_arguments(item, managed)) if managed else (),
+            variable=managed.variable if managed else None,
+            storage=scalar_at(item, *managed.model) if managed and managed.model else _storage(site),
+            managed=runtime,
+            image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
+        )
+        yield from pod.units()
+
+
+def _sites(item: Node) -> Iterator[_Site]:
+    count = 0
+    stack: list[tuple[Node, tuple[str, ...], tuple[Mapping, ...]]] = [(item, (), ())]
+    while stack and count < MAX_SITES:
+        node, steps, around = stack.pop()
+        if len(around) > MAX_DEPTH:
+            continue
+        if isinstance(node, Sequence):
+            for index, inner in reversed(list(enumerate(node.items))):
+                name = text_at(inner, "name") or text_at(inner, "groupName") or str(index)
+                if isinstance(inner, (Mapping, Sequence)):
+                    stack.append((inner, (*steps, name), around))
+            continue
+        if not isinstance(node, Mapping):
+            continue
+        containers = node.get("containers")
+        if isinstance(containers, Sequence) and any(isinstance(inner, Mapping) for inner in containers.items):
+            count += 1
+            yield _Site(node, tuple(containers.items), steps, (node, *around))
+        below: list[Entry] = []
+        for entry in node.items():
+            if (entry.key.value in SINGLE_CONTAINER and isinstance(entry.value, Mapping)) or (
+                entry.key.value == "model" and steps[-1:] == ("predictor",) and isinstance(entry.value, Mapping)
+            ):
+                count += 1
+                yield _Site(node, (entry.value,), steps, (node, *around), entry.key.span)
+            elif entry.key.value not in ("containers", "initContainers", "status"):
+                below.append(entry)
+        stack += [(entry.value, (*steps, entry.key.value), (node, *around)) for entry in reversed(below)]
+
+
+def _served_by_runtime(site: _Site) -> bool:
+    """Whether a KServe ``predictor.model`` is served by a runtime that embeds vLLM, by its format or its name."""
+    (container, *_) = site.containers
+    name = text_at(container, "modelFormat", "name")
+    if name is None:
+        return False
+    return name.lower() in ("vllm", "huggingface") or "vllm" in (text_at(container, "runtime") or "").lower()
+
+
+def _storage(site: _Site) -> Scalar | None:
+    (container, *_) = site.containers
+    return scalar_at(container, "storageUri") or scalar_at(container, "storage", "path")
+
+
+def _replicas(site: _Site) -> Node | None:
+    for node in site.around:
+        for key in ("replicas", "minReplicas"):
+            found = node.get(key)
+            if found is not None:
+                return found
+    return None
+
+
+def _outer_replicas(site: _Site) -> int:
+    """The product of the counts beyond the nearest one."""
+    counts = [scalar_int(found) for node in site.around if (found := node.get("replicas")) is not None]
+    product = 1
+    for count in counts[1:]:
+        product *= 1 if count is None else count
+    return product
+
+
+def _managed_arguments(item: Node, managed: Managed) -> Iterator[Argument]:
+    for path, flag in managed.flags:
+        value = scalar_at(item, *path)
+        if value is not None and value.value:
+            yield Argument(flag, value)
+
+
+# -- several pods, one server ------------------------------------------------------------------------------------------
+
+
+def _group_devices(site: _Site) -> tuple[GpuRequest, ...] | None:
+    """The devices of all pods that make up one server; None where the pod is alone."""
+    for node in site.around:
+        if node.get("headGroupSpec") is not None and "headGroupSpec" in site.steps:
+            return cluster_devices(node)
+        worker, size = node.get("workerTemplate"), scalar_int(node.get("size"))
+        if worker is not None and size is not None:
+            leader = node.get("leaderTemplate") or worker
+            return _summed([(_devices_of(leader), 1), (_devices_of(worker), size - 1)])
+    return None
+
+
+def cluster_devices(cluster: Mapping) -> tuple[GpuRequest, ...]:
+    """The devices of a Ray cluster: its head and all its worker groups."""
+    parts: list[tuple[tuple[GpuRequest, ...], int | None]] = [(_devices_of(cluster.get("headGroupSpec")), 1)]
+    for group in items_at(cluster, "workerGroupSpecs"):
+        replicas = node_at(group, "replicas")
+        hosts = scalar_int(node_at(group, "numOfHosts")) or 1
+        count = 1 if replicas is None else scalar_int(replicas)
+        parts.append((_devices_of(group), None if count is None else count * hosts))
+    return _summed(parts)
+
+
+def _devices_of(template: Node | None) -> tuple[GpuRequest, ...]:
+    """The devices of the first pod below a node."""
+    if template is None:
+        return ()
+    for site in _sites(template):
+        return tuple(request for container in site.containers for request in accelerator_requests(container)[0])
+    return ()
+
+
+def first_pod(node: Node) -> tuple[Mapping, tuple[Node, ...], bool] | None:
+    """The first pod below a node: its specification, its containers, and whether they ask for accelerators."""
+    for site in _sites(node):
+        return site.spec, site.containers, any(accelerator_requests(container)[0] for container in site.containers)
+    return None
+
+
+def _summed(parts: list[tuple[tuple[GpuRequest, ...], int | None]]) -> tuple[GpuRequest, ...]:
+    total: dict[str, GpuRequest] = {}
+    for requests, times in parts:
+        for request in requests:
+            count = None if request.count is None or times is None else request.count * times
+            reason = request.reason if count is None else None
+            if count is None and reason is None:
+                reason = "the number of pods is not stated as a number"
+            known = total.get(request.resource)
+            if known is None:
+                total[request.resource] = GpuRequest(request.resource, count, request.span, reason)
+            elif count is None or known.count is None:
+                total[request.resource] = GpuRequest(request.resource, None, known.span, known.reason or reason)
+            else:
+                total[request.resource] = GpuRequest(request.resource, known.count + count, known.span)
+    return tuple(total.values())

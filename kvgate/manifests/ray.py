@@ -1,0 +1,253 @@
+"""Ray: applications of Ray Serve, the clusters they run on, and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kvgate.manifests.custom import cluster_devices, first_pod
+from kvgate.manifests.flags import word_of_node, words_of_entries
+from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
+from kvgate.manifests.launch import MODEL_VARIABLES, Start, environment_of, find_requirement, starts_of_script
+from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.script import TooLargeError
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
+
+KINDS: Final = frozenset({"RayService", "RayJob"})
+
+
+def looks_like_serve_config(document: Node) -> bool:
+    """Whether a document is a configuration file of Ray Serve."""
+    return any(node_at(item, "import_path") is not None for item in items_at(document, "applications"))
+
+
+def read_ray(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of RayServices, RayJobs and Ray Serve's own configuration files."""
+    if looks_like_serve_config(document):
+        yield from _Cluster(tree, file, document, None).applications(document)
+        return
+    for item in expand_list(document):
+        kind = text_at(item, "kind")
+        if kind == "RayService":
+            config = scalar_at(item, "spec", "serveConfigV2")
+            cluster = _Cluster(tree, file, item, node_at(item, "spec", "rayClusterConfig"))
+            for inner in parse_embedded(config.text).documents if config is not None else ():
+                yield from cluster.applications(inner)
+        elif kind == "RayJob":
+            yield from _Cluster(tree, file, item, node_at(item, "spec", "rayClusterSpec")).job()
+
+
+class _Cluster:
+    """An object of Ray with the cluster it runs on."""
+
+    def __init__(self, tree: Tree, file: SourceFile, item: Node, cluster: Node | None) -> None:
+        self.tree = tree
+        self.file = file
+        self.item = item
+        self.kind = text_at(item, "kind") or "ray-serve"
+        self.name = text_at(item, "metadata", "name") or ""
+        self.namespace = text_at(item, "metadata", "namespace")
+        self.devices = cluster_devices(cluster) if isinstance(cluster, Mapping) else ()
+        self.pod = self._pod(cluster)
+        self.image = self._image()
+
+    def _pod(self, cluster: Node | None) -> Pod | None:
+        """The pod on which the engine runs: the first with accelerators, else the head."""
+        candidates = [*items_at(cluster, "workerGroupSpecs"), node_at(cluster, "headGroupSpec")]
+        found = [(candidate, first_pod(candidate)) for candidate in candidates if candidate is not None]
+        chosen = next((pair for pair in found if pair[1] and pair[1][2]), found[-1] if found else None)
+        if chosen is None or chosen[1] is None:
+            return None
+        spec, containers, _ = chosen[1]
+        template = node_at(chosen[0], "template") or chosen[0]
+        return Pod(
+            self.tree,
+            self.file,
+            self.item,
+            template,
+            spec,
+            self.kind,
+            self.name,
+            self.namespace,
+            None,
+            True,
+            containers,
+        )
+
+    def _image(self) -> Word | None:
+        container = self.pod.containers[0] if self.pod and self.pod.containers else None
+        image = scalar_at(container, "image")
+        return mark_placeholders(Value(image.text)).word() if image and image.value else None
+
+    # -- applications ----------------------------------------------------------------------------------------------
+
+    def applications(self, config: Node) -> Iterator[ServeUnit]:
+        for application in items_at(config, "applications"):
+            name = text_at(application, "name") or ""
+            models = items_at(application, "args", "llm_configs")
+            for model in models:
+                if isinstance(model, Mapping):
+                    yield self._model(name, model)
+                elif isinstance(model, Scalar):
+                    yield from self._model_file(name, model)
+            if not models:
+                yield from self._own_code(name, application)
+
+    def _model_file(self, application: str, path: Scalar) -> Iterator[ServeUnit]:
+        found = self.tree.read(path.value.removeprefix("./"))
+        for document in self.tree.stream(found).documents if found is not None else ():
+            if isinstance(document, Mapping):
+                yield self._model(application, document)
+
+    def _model(self, application: str, model: Mapping) -> ServeUnit:
+        served = scalar_at(model, "model_loading_config", "model_id") or scalar_at(model, "model_id")
+        source = node_at(model, "model_loading_config", "model_source") or node_at(model, "model_source")
+        if isinstance(source, Mapping):
+            source = scalar_at(source, "bucket_uri")
+        words: list[Word] = []
+        origin = source or served
+        if origin is not None:
+            words += [Word(Text.at("--model", origin.span)), word_of_node(origin)]
+        if served is not None:
+            words += [Word(Text.at("--served-model-name", served.span)), word_of_node(served)]
+        words += words_of_entries(entries_at(model, "engine_kwargs"))
+        replicas, replicas_span = _replicas(node_at(model, "deployment_config"))
+        kind = scalar_at(model, "accelerator_type")
+        hints = (NodeHint("accelerator_type", (kind.value,), kind.span),) if kind is not None else ()
+        return self._unit(
+            [application, served.value if served is not None else ""],
+            Start(tuple(words), "ray.serve.llm", False, (), model.span),
+            _environment(node_at(model, "runtime_env")),
+            self._devices_of(model, replicas),
+            (*hints, *self._hints()),
+            replicas,
+            replicas_span,
+            items_at(model, "runtime_env", "pip"),
+        )
+
+    def _devices_of(self, model: Node, replicas: int | None) -> tuple[GpuRequest, ...]:
+        """The devices of one replica: its ranks, else its share of the cluster."""
+        ranks = [scalar_int(node_at(model, "engine_kwargs", f"{way}_parallel_size")) for way in ("tensor", "pipeline")]
+        stated = [rank for rank in ranks if rank is not None]
+        node = node_at(model, "engine_kwargs")
+        if stated and node is not None:
+            count = 1
+            for rank in stated:
+                count *= rank
+            resource = self.devices[0].resource if self.devices else "device"
+            return (GpuRequest(resource, count, node.span),)
+        if len(self.devices) == 1 and self.devices[0].count is not None and replicas:
+            (whole,) = self.devices
+            if whole.count is not None and whole.count % replicas == 0:
+                return (GpuRequest(whole.resource, whole.count // replicas, whole.span),)
+        return self.devices
+
+    def _own_code(self, name: str, application: Node) -> Iterator[ServeUnit]:
+        """An application of somebody's own that runs vLLM and takes its model from its environment."""
+        environment = _environment(node_at(application, "runtime_env"))
+        written = application.span.text.lower()
+        model = next((environment[0][key] for key in MODEL_VARIABLES if key in environment[0]), None)
+        path = scalar_at(application, "import_path")
+        if model is None or path is None or "vllm" not in written:
+            return
+        unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
+        deployments = items_at(application, "deployments")
+        replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
+        start = Start(
+            (Word(path.text, (unknown,), splits=True),), path.value, False, (), application.span, model.word()
+        )
+        packages = items_at(application, "runtime_env", "pip")
+        yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    def job(self) -> Iterator[ServeUnit | Unread]:
+        entry = scalar_at(self.item, "spec", "entrypoint")
+        if entry is None:
+            return
+        runtime = scalar_at(self.item, "spec", "runtimeEnvYAML")
+        documents = parse_embedded(runtime.text).documents if runtime is not None else []
+        environment = _environment(documents[0] if documents else None)
+        try:
+            starts = starts_of_script(mark_placeholders(Value(entry.text)), environment[0])
+        except TooLargeError as error:
+            yield Unread(f"{error} is not read", entry.span, serves=True)
+            return
+        for number, start in enumerate(starts):
+            names = ["entrypoint", str(number + 1) if number else ""]
+            yield self._unit(names, start, environment, self.devices, self._hints(), None, None)
+
+    # -- units -----------------------------------------------------------------------------------------------------
+
+    def _hints(self) -> tuple[NodeHint, ...]:
+        return tuple(self.pod.node_hints()) if self.pod else ()
+
+    def _shared_memory(self) -> SharedMemory | None:
+        return self.pod.shared_memory(self.pod.containers[0]) if self.pod and self.pod.containers else None
+
+    def _unit(
+        self,
+        names: list[str],
+        start: Start,
+        environment: tuple[dict[str, Value], dict[str, Span]],
+        devices: tuple[GpuRequest, ...],
+        hints: tuple[NodeHint, ...],
+        replicas: int | None,
+        replicas_span: Span | None,
+        packages: Sequence[Node] = (),
+    ) -> ServeUnit:
+        of_kind = self.kind != "ray-serve"
+        around = Environment(self.tree, self.file, self.namespace)
+        if self.pod and self.pod.containers:
+            around.read(self.pod.containers[0])
+        head = [self.kind, self.namespace or "default", self.name] if of_kind else [self.file.path]
+        return ServeUnit(
+            id="/".join([*head, *(name for name in names if name)]),
+            path=self.file.path,
+            span=start.span,
+            kind=self.kind,
+            name=self.name or next((name for name in names if name), ""),
+            container=None,
+            namespace=self.namespace,
+            words=start.words,
+            positional_model=start.positional_model,
+            entry=start.entry,
+            image=self.image,
+            environment=environment_of(
+                {**around.values, **environment[0]}, {**around.spans, **environment[1]}, start.environment
+            ),
+            gpu_requests=devices,
+            node_hints=hints,
+            replicas=replicas,
+            replicas_span=replicas_span,
+            annotations=kvgate_annotations(self.item, self.pod.template if self.pod else self.item),
+            shared_memory=self._shared_memory(),
+            node=self.item,
+            document=self.item,
+            storage_model=start.storage_model,
+            notes=start.notes,
+            requirement=find_requirement(item.text for item in packages if isinstance(item, Scalar)),
+        )
+
+
+def _replicas(deployment: Node | None) -> tuple[int | None, Span | None]:
+    for keys in (("num_replicas",), ("autoscaling_config", "min_replicas")):
+        node = node_at(deployment, *keys)
+        count = scalar_int(node)
+        if node is not None and count is not None:
+            return count, node.span
+    return None, None
+
+
+def _environment(runtime_env: Node | None) -> tuple[dict[str, Value], dict[str, Span]]:
+    values: dict[str, Value] = {}
+    spans: dict[str, Span] = {}
+    for entry in entries_at(runtime_env, "env_vars"):
+        if isinstance(entry.value, Scalar):
+            values[entry.key.value] = mark_placeholders(Value(entry.value.text))
+            spans[entry.key.value] = entry.key.span
+    return values, spans

@@ -1,0 +1,310 @@
+"""YAML that carries shell scripts which start vLLM: SkyPilot, dstack, GitHub and GitLab pipelines.
+
+One table says where each format keeps its scripts, variables, image, accelerators and replicas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvgate.manifests.launch import environment_of, find_requirement, starts_of_script
+from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
+from kvgate.shell.script import TooLargeError
+from kvgate.shell.value import Hole, Value
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_int
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script of a document with what surrounds it."""
+
+    name: str
+    text: Value
+    node: Node
+    variables: dict[str, Value] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    image: Word | None = None
+    devices: tuple[GpuRequest, ...] = ()
+    hints: tuple[NodeHint, ...] = ()
+    replicas: Node | None = None
+    setup: Text | None = None
+
+
+def read_scripted(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units in the scripts of a document of one of these formats."""
+    if not isinstance(document, Mapping):
+        return
+    for kind, applies, scripts in FORMATS:
+        if applies(document, file):
+            for script in scripts(document):
+                yield from _units(file, document, kind, script)
+            return
+
+
+def _units(file: SourceFile, document: Mapping, kind: str, script: Script) -> Iterator[ServeUnit | Unread]:
+    if "vllm" not in script.text.value.lower():
+        return
+    try:
+        starts = starts_of_script(script.text, script.variables)
+    except TooLargeError as error:
+        yield Unread(f"{error} is not read", script.node.span, serves=True)
+        return
+    count = scalar_int(script.replicas)
+    requirement = find_requirement([script.text.text, *([script.setup] if script.setup is not None else [])])
+    for number, start in enumerate(starts):
+        parts = [file.path, script.name, str(number + 1) if number else ""]
+        yield ServeUnit(
+            id="/".join(part for part in parts if part),
+            path=file.path,
+            span=start.span,
+            kind=kind,
+            name=script.name,
+            container=None,
+            namespace=None,
+            words=start.words,
+            positional_model=start.positional_model,
+            entry=start.entry,
+            image=script.image,
+            environment=environment_of(script.variables, script.spans, start.environment),
+            gpu_requests=script.devices,
+            node_hints=script.hints,
+            replicas=count,
+            replicas_span=script.replicas.span if script.replicas is not None and count is not None else None,
+            annotations={},
+            shared_memory=None,
+            node=script.node,
+            document=document,
+            storage_model=start.storage_model,
+            notes=start.notes,
+            requirement=requirement,
+        )
+
+
+def _variables(*holders: Node | None) -> tuple[dict[str, Value], dict[str, Span]]:
+    """Variables written as a mapping, or as a list of ``NAME=value``; the later holders win."""
+    values: dict[str, Value] = {}
+    spans: dict[str, Span] = {}
+    for holder in holders:
+        for entry in holder.items() if isinstance(holder, Mapping) else ():
+            if isinstance(entry.value, Scalar) and not is_null(entry.value):
+                values[entry.key.value] = Value(entry.value.text)
+                spans[entry.key.value] = entry.key.span
+        for item in holder.items if isinstance(holder, Sequence) else ():
+            if isinstance(item, Scalar) and "=" in item.value:
+                name, _, rest = item.value.partition("=")
+                values[name] = Value(item.text.slice(len(item.value) - len(rest), len(item.value)))
+                spans[name] = item.span
+    return values, spans
+
+
+def _joined(nodes: list[Node]) -> Value | None:
+    """Command lines one below the other."""
+    parts: list[Value] = []
+    for node in nodes:
+        if isinstance(node, Scalar):
+            if parts:
+                parts.append(Value(Text.at("\n", node.span)))
+            parts.append(Value(node.text))
+    return Value.join(parts) if parts else None
+
+
+def _image(node: Scalar | None) -> Word | None:
+    if node is None or not node.value:
+        return None
+    text = node.text
+    return Value(text.slice(7, len(text)) if text.value.startswith("docker:") else text).word()
+
+
+# -- SkyPilot ----------------------------------------------------------------------------------------------------------
+
+
+def _is_skypilot(document: Mapping, file: SourceFile) -> bool:
+    return isinstance(document.get("run"), Scalar) and any(
+        document.get(key) is not None for key in ("resources", "setup", "envs", "num_nodes")
+    )
+
+
+def _skypilot(document: Mapping) -> Iterator[Script]:
+    run = scalar_at(document, "run")
+    if run is None:
+        return
+    variables, spans = _variables(document.get("envs"), document.get("secrets"))
+    devices, hints = _accelerators(node_at(document, "resources", "accelerators"))
+    nodes = document.get("num_nodes")
+    count = scalar_int(nodes) or 1
+    if devices and devices[0].count is not None:
+        # https://docs.skypilot.co/en/latest/running-jobs/environment-variables.html
+        for name, value in (("SKYPILOT_NUM_GPUS_PER_NODE", devices[0].count), ("SKYPILOT_NUM_NODES", count)):
+            variables.setdefault(name, Value(Text.at(str(value), devices[0].span)))
+            spans.setdefault(name, devices[0].span)
+    replicas = node_at(document, "service", "replicas") or node_at(
+        document, "service", "replica_policy", "min_replicas"
+    )
+    name, setup = scalar_at(document, "name"), scalar_at(document, "setup")
+    yield Script(
+        name.value if name is not None else "run",
+        Value(run.text),
+        run,
+        variables,
+        spans,
+        _image(scalar_at(document, "resources", "image_id")),
+        devices,
+        hints,
+        replicas,
+        setup.text if setup is not None else None,
+    )
+
+
+def _accelerators(node: Node | None) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+    """``A100:8``, ``{A100: 8, H100: 4}``, ``[A100:8, H100:8]``: one of them is taken, so counts must agree."""
+    choices: list[tuple[str, int]] = []
+    if isinstance(node, Scalar):
+        choices = [_named_count(node.value)]
+    elif isinstance(node, Sequence):
+        choices = [_named_count(item.value) for item in node.items if isinstance(item, Scalar)]
+    elif isinstance(node, Mapping):
+        for entry in node.items():
+            count = scalar_int(entry.value)
+            # `{L4:8, A100:4}` without blanks is a set of keys
+            choices.append((entry.key.value, count) if count is not None else _named_count(entry.key.value))
+    if not choices or node is None:
+        return (), ()
+    counts = {count for _, count in choices}
+    count = counts.pop() if len(counts) == 1 else None
+    reason = None if count is not None else "the accelerators to choose from differ in number"
+    names = tuple(dict.fromkeys(name for name, _ in choices))
+    return (GpuRequest("device", count, node.span, reason),), (NodeHint("accelerators", names, node.span),)
+
+
+def _named_count(text: str) -> tuple[str, int]:
+    name, _, count = text.strip().partition(":")
+    return name, int(count) if re.fullmatch(r"[0-9]{1,6}", count) else 1
+
+
+# -- dstack ------------------------------------------------------------------------------------------------------------
+
+
+def _is_dstack(document: Mapping, file: SourceFile) -> bool:
+    kind = scalar_at(document, "type")
+    return kind is not None and kind.value in ("service", "task") and document.get("commands") is not None
+
+
+def _dstack(document: Mapping) -> Iterator[Script]:
+    text = _joined(items_at(document, "commands"))
+    node = document.get("commands")
+    if text is None or node is None:
+        return
+    variables, spans = _variables(document.get("env"))
+    devices, hints = _dstack_gpu(node_at(document, "resources", "gpu"))
+    name = scalar_at(document, "name")
+    image = _image(scalar_at(document, "image"))
+    replicas = document.get("replicas")
+    yield Script(
+        name.value if name is not None else "commands", text, node, variables, spans, image, devices, hints, replicas
+    )
+
+
+def _dstack_gpu(node: Node | None) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+    """``A100:2``, ``80GB:2``, ``24GB``, ``2``, ``{name: [A100, H100], count: 2}``."""
+    if isinstance(node, Mapping):
+        count_node, names = node.get("count"), node.get("name")
+        count = 1 if count_node is None else scalar_int(count_node)
+        listed = names.items if isinstance(names, Sequence) else [names] if names is not None else []
+        found = tuple(item.value for item in listed if isinstance(item, Scalar))
+    elif isinstance(node, Scalar):
+        parts = node.value.split(":")
+        numbers = [part for part in parts if re.fullmatch(r"[0-9]{1,6}", part)]
+        count = int(numbers[0]) if numbers else None if any(".." in part for part in parts[1:]) else 1
+        found = tuple(name for part in parts for name in part.split(",") if re.fullmatch(r"[A-Za-z][\w-]*", name))
+    else:
+        return (), ()
+    reason = None if count is not None else "the number of GPUs is a range"
+    hints = (NodeHint("gpu", found, node.span),) if found else ()
+    return (GpuRequest("device", count, node.span, reason),), hints
+
+
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+
+def _is_github(document: Mapping, file: SourceFile) -> bool:
+    return _has_steps(document.get("jobs")) or isinstance(node_at(document, "runs", "steps"), Sequence)
+
+
+def _has_steps(jobs: Node | None) -> bool:
+    return isinstance(jobs, Mapping) and any(
+        isinstance(node_at(entry.value, "steps"), Sequence) for entry in jobs.items()
+    )
+
+
+def _github(document: Mapping) -> Iterator[Script]:
+    jobs = [(entry.key.value, entry.value) for entry in entries_at(document, "jobs")]
+    runs = document.get("runs")
+    if runs is not None:
+        jobs.append(("", runs))
+    for job, node in jobs:
+        image = scalar_at(node, "container") or scalar_at(node, "container", "image")
+        for number, step in enumerate(items_at(node, "steps")):
+            run = scalar_at(step, "run")
+            if run is None:
+                continue
+            values, spans = _variables(document.get("env"), node_at(node, "env"), node_at(step, "env"))
+            variables = {key: _expressions(value, {}) for key, value in values.items()}
+            label = scalar_at(step, "id") or scalar_at(step, "name")
+            name = "/".join(part for part in (job, label.value if label is not None else str(number)) if part)
+            yield Script(name, _expressions(Value(run.text), variables), run, variables, spans, _image(image))
+
+
+_EXPRESSION: Final = re.compile(r"\$\{\{\s*(?:env\.([A-Za-z_]\w*)\s*)?.*?\}\}", re.DOTALL)
+
+
+def _expressions(value: Value, variables: dict[str, Value]) -> Value:
+    """``${{ env.X }}`` from the variables that are known, every other expression as a hole."""
+    parts: list[Value] = []
+    at = 0
+    for match in _EXPRESSION.finditer(value.value):
+        parts.append(value.slice(at, match.start()))
+        at = match.end()
+        whole = value.text.slice(match.start(), match.end())
+        known = variables.get(match.group(1) or "")
+        if known is not None and re.fullmatch(r"\$\{\{\s*env\.\w+\s*\}\}", match.group()):
+            parts.append(known.at(whole.span))
+        else:
+            unresolved = Unresolved(match.group(), "an expression that the pipeline evaluates")
+            parts.append(Value(whole, (Hole(0, len(whole), unresolved),)))
+    if not parts:
+        return value
+    return Value.join([*parts, value.slice(at, len(value.value))])
+
+
+def _is_gitlab(document: Mapping, file: SourceFile) -> bool:
+    return file.path.endswith((".gitlab-ci.yml", ".gitlab-ci.yaml")) or (
+        isinstance(document.get("stages"), Sequence)
+        and any(node_at(entry.value, "script") is not None for entry in document.items())
+    )
+
+
+def _gitlab(document: Mapping) -> Iterator[Script]:
+    for entry in document.items():
+        lines: list[Node] = []
+        for key in ("before_script", "script"):
+            node = node_at(entry.value, key)
+            lines += node.items if isinstance(node, Sequence) else [node] if node is not None else []
+        text = _joined(lines)
+        if text is None:
+            continue
+        variables, spans = _variables(document.get("variables"), node_at(entry.value, "variables"))
+        image = scalar_at(entry.value, "image") or scalar_at(entry.value, "image", "name")
+        yield Script(entry.key.value, text, entry.value, variables, spans, _image(image))
+
+
+FORMATS: Final[tuple[tuple[str, Callable[[Mapping, SourceFile], bool], Callable[[Mapping], Iterator[Script]]], ...]] = (
+    ("github-workflow", _is_github, _github),
+    ("gitlab-ci", _is_gitlab, _gitlab),
+    ("dstack", _is_dstack, _dstack),
+    ("skypilot", _is_skypilot, _skypilot),
+)
