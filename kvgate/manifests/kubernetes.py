@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import flag_name
-from kvgate.manifests.launch import Argument, Container, Start, environment_of, find_starts
+from kvgate.manifests.launch import Argument, Container, Start, environment_of, find_requirement, find_starts
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
@@ -219,14 +219,10 @@ class Pod:
         shares: tuple[NodeHint, ...],
     ) -> ServeUnit:
         replicas, replicas_span, notes = self._replicas()
-        parts = [
-            self.kind,
-            self.namespace or "default",
-            self.name,
-            self.role,
-            container,
-            str(number + 1) if number else "",
-        ]
+        name = text_at(node, "name") or ""
+        requirement = find_requirement(word.text for word in (*(container.command or ()), *container.arguments))
+        entry = str(number + 1) if number else ""
+        parts = [self.kind, self.namespace or "default", self.name, self.role, name, entry]
         stored = self.storage if start.storage_model is None else None
         return ServeUnit(
             id="/".join(part for index, part in enumerate(parts) if part or index == 2),

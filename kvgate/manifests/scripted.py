@@ -139,9 +139,9 @@ def _skypilot(document: Mapping) -> Iterator[Script]:
     count = scalar_int(nodes) or 1
     if devices and devices[0].count is not None:
         # https://docs.skypilot.co/en/latest/running-jobs/environment-variables.html
-        for name, value in (("SKYPILOT_NUM_GPUS_PER_NODE", devices[0].count), ("SKYPILOT_NUM_NODES", count)):
-            variables.setdefault(name, Value(Text.at(str(value), devices[0].span)))
-            spans.setdefault(name, devices[0].span)
+        for key, value in (("SKYPILOT_NUM_GPUS_PER_NODE", devices[0].count), ("SKYPILOT_NUM_NODES", count)):
+            variables.setdefault(key, Value(Text.at(str(value), devices[0].span)))
+            spans.setdefault(key, devices[0].span)
     replicas = node_at(document, "service", "replicas") or node_at(
         document, "service", "replica_policy", "min_replicas"
     )
