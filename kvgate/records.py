@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from dataclasses import MISSING, Field, FrozenInstanceError
+from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -43,7 +44,8 @@ def record(cls: type[T]) -> type[T]:
         "__slots__": tuple(own),
         "__dataclass_fields__": fields,
         "__dataclass_params__": _PARAMS,
-        "__compared_fields__": compared,
+        # one call into C for all fields; a record is compared and hashed often as a key
+        "__record_key__": staticmethod(attrgetter(*compared) if compared else _nothing),
         "__init__": _initialiser(cls, fields),
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
@@ -112,11 +114,15 @@ def _represent(self: Any) -> str:
 def _equal(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return all(getattr(self, name) == getattr(other, name) for name in self.__compared_fields__)
+    return self.__record_key__(self) == other.__record_key__(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(tuple([getattr(self, name) for name in self.__compared_fields__]))
+    return hash(self.__record_key__(self))
+
+
+def _nothing(self: Any) -> tuple[()]:
+    return ()
 
 
 def _state(self: Any) -> list[Any]:
