@@ -91,7 +91,10 @@ def read_custom(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeU
     """The serve units in the custom resources of a document."""
     for item in expand_list(document):
         kind = text_at(item, "kind") or ""
-        if kind not in WORKLOADS and kind not in NOT_DEPLOYED:
+        workload = WORKLOADS.get(kind)
+        # a workload whose containers are not where they belong was indented wrongly: still a server to its author
+        misplaced = workload is not None and node_at(item, *workload.template, "spec", "containers") is None
+        if (workload is None and kind not in NOT_DEPLOYED) or misplaced:
             yield from read_by_shape(tree, file, item)
 
 

@@ -1,0 +1,259 @@
+"""Custom resources, read by their shape and a few tables."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str) -> list[ServeUnit]:
+    return list(read_tree([SourceFile("f.yaml", dedent(text))]).units)
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def counts(unit: ServeUnit) -> list[tuple[str, int | None]]:
+    return [(request.resource, request.count) for request in unit.gpu_requests]
+
+
+def test_any_kind_with_containers_in_it() -> None:
+    text = """\
+        apiVersion: example.com/v1
+        kind: ModelThing
+        metadata: {name: m, namespace: ai}
+        spec:
+          pools:
+            - name: decode
+              replicas: 3
+              podTemplate:
+                metadata: {annotations: {kvgate.dev/gpu: L4}}
+                spec:
+                  nodeSelector: {gpu: l4}
+                  containers:
+                    - name: engine
+                      image: vllm/vllm-openai:v0.10.0
+                      args: [org/m, --max-model-len, "4096"]
+                      resources: {limits: {nvidia.com/gpu: 1}}
+        """
+    (found,) = units(text)
+    assert found.id == "ModelThing/ai/m/pools/decode/engine"
+    assert (found.kind, found.replicas, found.span.line) == ("ModelThing", 3, 13)
+    assert words(found) == "org/m --max-model-len 4096"
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("gpu", ("l4",))]
+    assert found.annotations["kvgate.dev/gpu"].value == "L4"
+
+
+def test_replicas_of_nested_roles() -> None:
+    text = """\
+        kind: {kind}
+        apiVersion: x/v1
+        metadata: {{name: s}}
+        spec:
+          replicas: 2
+          template:
+            spec:
+              roles:
+                - name: prefill
+                  replicas: 3
+                  template: {{spec: {{containers: [{{name: c, command: [vllm, serve, m]}}]}}}}
+        """
+    assert [(found.id, found.replicas) for found in units(text.format(kind="StormService"))] == [
+        ("StormService/default/s/prefill/c", 6)
+    ]
+    assert units(text.format(kind="Other"))[0].replicas == 3
+
+
+def test_leader_worker_set_counts_its_group() -> None:
+    text = """\
+        apiVersion: leaderworkerset.x-k8s.io/v1
+        kind: LeaderWorkerSet
+        metadata: {name: l}
+        spec:
+          replicas: 2
+          leaderWorkerTemplate:
+            size: 3
+            leaderTemplate:
+              spec:
+                containers:
+                  - name: leader
+                    command: [sh, -c, "bash multi-node-serving.sh leader; vllm serve m --tensor-parallel-size 8"]
+                    resources: {limits: {nvidia.com/gpu: 8}}
+            workerTemplate:
+              spec:
+                containers:
+                  - name: worker
+                    image: vllm/vllm-openai
+                    command: [sh, -c, "bash multi-node-serving.sh worker"]
+                    resources: {limits: {nvidia.com/gpu: 4}}
+        """
+    (found,) = units(text)
+    # 8 on the leader and 4 on each of the two workers
+    assert counts(found) == [("nvidia.com/gpu", 16)]
+    assert found.replicas == 2
+    assert found.id == "LeaderWorkerSet/default/l/leader"
+
+
+def test_ray_cluster_counts_head_and_workers_and_its_nodes_serve_nothing_themselves() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayCluster
+        metadata: {name: r}
+        spec:
+          headGroupSpec:
+            template:
+              spec:
+                containers:
+                  - name: head
+                    image: vllm/vllm-openai:v0.7.1
+                    command: [bash, -c, "ray start --head && vllm serve m -tp 4"]
+                    resources: {limits: {nvidia.com/gpu: 1}}
+          workerGroupSpecs:
+            - groupName: g
+              replicas: 3
+              numOfHosts: 1
+              template:
+                spec:
+                  containers:
+                    - name: worker
+                      image: vllm/vllm-openai:v0.7.1
+                      resources: {limits: {nvidia.com/gpu: 1}}
+        """
+    (found,) = units(text)
+    assert (words(found), counts(found)) == ("m -tp 4", [("nvidia.com/gpu", 4)])
+    unknown = units(text.replace("replicas: 3", "replicas: ${N}"))[0].gpu_requests[0]
+    assert unknown.count is None
+    assert unknown.reason == "the number of pods is not stated as a number"
+
+
+def test_dynamo_services() -> None:
+    text = """\
+        apiVersion: nvidia.com/v1alpha1
+        kind: DynamoGraphDeployment
+        metadata: {name: d}
+        spec:
+          envs: [{name: A, value: outer}, {name: B, value: outer}]
+          services:
+            Frontend:
+              extraPodSpec: {mainContainer: {image: x/vllm-runtime:1}}
+            Decode:
+              replicas: 2
+              envs: [{name: A, value: inner}]
+              resources: {limits: {gpu: "1"}}
+              extraPodSpec:
+                mainContainer:
+                  image: x/vllm-runtime:1
+                  command: [/bin/sh, -c]
+                  args: ["python3 -m dynamo.vllm --model $A-$B"]
+        """
+    (found,) = units(text)
+    assert (found.id, found.span.line, found.replicas) == ("DynamoGraphDeployment/default/d/Decode", 14, 2)
+    assert words(found) == "--model inner-outer"
+    assert counts(found) == [("gpu", 1)]
+
+
+def test_kserve_runtime_and_template_placeholders() -> None:
+    text = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: r}
+        spec:
+          containers:
+            - name: kserve-container
+              image: $(image)
+              command: [python, -m, vllm.entrypoints.openai.api_server]
+              args: ["--model=/mnt/models", "--served-model-name={{.Name}}", "--max-model-len=$(LEN)"]
+        """
+    (found,) = units(text)
+    assert words(found) == "--model=/mnt/models ?--served-model-name={{.Name}} ?--max-model-len=$(LEN)"
+
+
+@pytest.mark.parametrize("form", ["vLLM", "huggingface"])
+def test_kserve_inference_service_with_a_runtimes_model(form: str) -> None:
+    text = f"""\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {{name: i}}
+        spec:
+          predictor:
+            minReplicas: 2
+            model:
+              modelFormat: {{name: {form}}}
+              storageUri: hf://org/m
+              args: [--max-model-len=4096]
+              resources: {{limits: {{nvidia.com/gpu: 1}}}}
+        """
+    (found,) = units(text)
+    assert (found.id, found.span.line, found.replicas) == ("InferenceService/default/i", 7, 2)
+    assert words(found) == "--max-model-len=4096"
+    assert found.storage_model is not None
+    assert found.storage_model.value == "hf://org/m"
+    assert units(text.replace(form, "sklearn") + "# vllm\n") == []
+
+
+def test_kserve_llm_inference_service() -> None:
+    text = """\
+        apiVersion: serving.kserve.io/v1alpha2
+        kind: LLMInferenceService
+        metadata: {name: l}
+        spec:
+          replicas: 1
+          model: {uri: "hf://org/m", name: org/m}
+          parallelism: {tensor: 2}
+          template:
+            containers:
+              - name: main
+                env:
+                  - name: VLLM_ADDITIONAL_ARGS
+                    value: "--kv-transfer-config '{\\"a\\": 1}' --max-model-len 8192"
+                resources: {limits: {nvidia.com/gpu: 2}}
+          prefill:
+            replicas: 4
+            template:
+              containers: [{name: main, env: []}]
+        """
+    decode, prefill = units(text)
+    assert words(decode) == (
+        '--kv-transfer-config {"a": 1} --max-model-len 8192 --served-model-name org/m --tensor-parallel-size 2'
+    )
+    assert decode.storage_model is not None
+    assert decode.storage_model.value == "hf://org/m"
+    assert (decode.replicas, prefill.replicas) == (1, 4)
+    assert prefill.id == "LLMInferenceService/default/l/prefill/main"
+    # the value stands where it is written
+    assert decode.words[-1].span.text == "2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: x/v1\nkind: CustomResourceDefinition\nspec: {containers: [{command: [vllm, serve]}]}\n",
+        "apiVersion: v1\nkind: ConfigMap\ndata: {x: 'vllm serve m'}\n",
+        "apiVersion: x/v1\nkind: Y\nspec: {containers: vllm, runner: [vllm], model: {a: vllm}}\n",
+        "apiVersion: x/v1\nkind: Y\nspec: {leaderWorkerTemplate: {size: x, workerTemplate: vllm}}\n",
+        "apiVersion: x/v1\nkind: Y\nspec: {containers: [vllm, {name: c, image: vllm/vllm-openai-router}]}\n",
+    ],
+)  # fmt: skip
+def test_what_serves_nothing(text: str) -> None:
+    assert units(text) == []
+
+
+def test_containers_at_a_wrong_indentation_are_still_found() -> None:
+    text = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: d}
+        spec:
+          template:
+            spec:
+              affinity:
+                containers: [{name: c, command: [vllm, serve, m]}]
+        """
+    (found,) = units(text)
+    assert (found.id, words(found)) == ("Deployment/default/d/affinity/c", "m")

@@ -1,0 +1,158 @@
+"""Ray Serve applications and Ray jobs."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+SERVICE = """\
+apiVersion: ray.io/v1
+kind: RayService
+metadata: {name: r, namespace: ai}
+spec:
+  serveConfigV2: |
+    applications:
+      - name: llms
+        import_path: ray.serve.llm:build_openai_app
+        args:
+          llm_configs:
+            - model_loading_config:
+                model_id: served
+                model_source: org/m
+              accelerator_type: H100
+              engine_kwargs:
+                max_model_len: 4096
+                enable_prefix_caching: true
+                enable_chunked_prefill: false
+                dtype: "auto"
+                speculative_config: {method: mtp, num_speculative_tokens: 2}
+              deployment_config: {autoscaling_config: {min_replicas: 2, max_replicas: 4}}
+              runtime_env: {env_vars: {VLLM_USE_V1: "1"}, pip: ["vllm==0.9.2"]}
+  rayClusterConfig:
+    headGroupSpec: {template: {spec: {containers: [{name: head, image: "rayproject/ray-llm:2"}]}}}
+    workerGroupSpecs:
+      - groupName: gpu
+        replicas: 1
+        template:
+          spec:
+            nodeSelector: {cloud.google.com/gke-accelerator: nvidia-h100}
+            containers:
+              - name: worker
+                image: rayproject/ray-llm:2
+                env: [{name: OUTER, value: x}]
+                resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def units(text: str, **others: str) -> list[ServeUnit]:
+    files = [SourceFile("f.yaml", dedent(text)), *(SourceFile(path, dedent(body)) for path, body in others.items())]
+    return list(read_tree(files).units)
+
+
+def test_models_of_a_ray_service() -> None:
+    (found,) = units(SERVICE)
+    assert found.id == "RayService/ai/r/llms/served"
+    assert (found.entry, found.span.line, found.replicas) == ("ray.serve.llm", 11, 2)
+    values = [word.value for word in found.words]
+    assert values[:-1] == [
+        *("--model", "org/m", "--served-model-name", "served", "--max-model-len", "4096", "--enable-prefix-caching"),
+        *("--no-enable-chunked-prefill", "--dtype", "auto", "--speculative-config"),
+    ]
+    assert json.loads(values[-1]) == {"method": "mtp", "num_speculative_tokens": 2}
+    at = {word.value: word.span for word in found.words}
+    assert (at["4096"].line, at["4096"].text) == (16, "4096")
+    assert (at["--max-model-len"].line, at["--max-model-len"].text) == (16, "max_model_len")
+    assert found.image is not None
+    assert found.image.value == "rayproject/ray-llm:2"
+    assert {variable.name: variable.value.value for variable in found.environment if variable.value is not None} == {
+        "OUTER": "x",
+        "VLLM_USE_V1": "1",
+    }
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [
+        ("accelerator_type", ("H100",)),
+        ("cloud.google.com/gke-accelerator", ("nvidia-h100",)),
+    ]
+    assert found.requirement is not None
+    assert found.requirement.value == "vllm==0.9.2"
+
+
+def test_devices_of_one_replica() -> None:
+    # without parallel sizes its share of the cluster: 8 GPUs over 2 replicas
+    assert [request.count for request in units(SERVICE)[0].gpu_requests] == [4]
+    stated = SERVICE.replace(
+        "dtype:", "tensor_parallel_size: 4\n                pipeline_parallel_size: 2\n                dtype:"
+    )
+    assert [request.count for request in units(stated)[0].gpu_requests] == [8]
+    odd = SERVICE.replace("min_replicas: 2", "min_replicas: 3")
+    assert [request.count for request in units(odd)[0].gpu_requests] == [8]
+
+
+def test_an_application_of_ones_own() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayService
+        metadata: {name: r}
+        spec:
+          serveConfigV2: |
+            applications:
+              - name: app
+                import_path: serve:model
+                deployments: [{name: VLLMDeployment, num_replicas: 2}]
+                runtime_env: {env_vars: {MODEL_ID: org/m}}
+        """
+    (found,) = units(text)
+    assert found.storage_model is not None
+    assert (found.storage_model.value, found.replicas, found.span.line) == ("org/m", 2, 7)
+    assert found.words[0].splits
+    assert units(text.replace("VLLMDeployment", "Other").replace("vllm", "x")) == []
+
+
+def test_a_configuration_file_of_ray_serve() -> None:
+    text = """\
+        applications:
+          - name: a
+            import_path: ray.serve.llm:build_openai_app
+            args: {llm_configs: [models/one.yaml, {model_loading_config: {model_id: org/two}}]}
+        """
+    one, two = units(
+        text, **{"models/one.yaml": "model_loading_config: {model_id: org/one}\nengine_kwargs: {seed: 1}\n"}
+    )
+    assert [word.value for word in one.words] == ["--model", "org/one", "--served-model-name", "org/one", "--seed", "1"]
+    assert two.id == "f.yaml/a/org/two"
+
+
+def test_a_ray_job() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayJob
+        metadata: {name: j}
+        spec:
+          entrypoint: vllm serve $MODEL --tensor-parallel-size 2
+          runtimeEnvYAML: |
+            env_vars: {MODEL: org/m}
+          rayClusterSpec:
+            headGroupSpec:
+              template:
+                spec:
+                  containers: [{name: h, image: "vllm/vllm-openai:v0.9.0", resources: {limits: {nvidia.com/gpu: 1}}}]
+            workerGroupSpecs:
+              - replicas: 1
+                template:
+                  spec:
+                    containers: [{name: w, image: "vllm/vllm-openai:v0.9.0", resources: {limits: {nvidia.com/gpu: 1}}}]
+        """
+    (found,) = units(text)
+    assert (found.id, found.span.line) == ("RayJob/default/j/entrypoint", 5)
+    assert [word.value for word in found.words] == ["org/m", "--tensor-parallel-size", "2"]
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert found.image is not None
+
+
+def test_shapes_that_ray_refuses() -> None:
+    for config in ("vllm", "applications: vllm", "applications: [vllm, {args: {llm_configs: [{engine_kwargs: [x]}]}}]"):
+        text = f"apiVersion: ray.io/v1\nkind: RayService\nspec:\n  serveConfigV2: |\n    {config}\n"
+        assert isinstance(units(text), list)

@@ -1,0 +1,141 @@
+"""Scripts inside SkyPilot, dstack and pipeline files."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, path: str = "f.yaml") -> list[ServeUnit]:
+    return list(read_tree([SourceFile(path, dedent(text))]).units)
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+SKYPILOT = """\
+name: llm
+envs: {MODEL: org/m, HF_TOKEN: }
+resources:
+  image_id: docker:vllm/vllm-openai:v0.10.0
+  accelerators: H100:8
+num_nodes: 2
+service: {replica_policy: {min_replicas: 3}}
+setup: |
+  pip install "vllm==0.10.1"
+run: |
+  source .venv/bin/activate
+  vllm serve $MODEL -tp $SKYPILOT_NUM_GPUS_PER_NODE \\
+    -pp $SKYPILOT_NUM_NODES | tee log
+"""
+
+
+def test_skypilot() -> None:
+    (found,) = units(SKYPILOT)
+    assert (found.id, found.kind, found.span.line) == ("f.yaml/llm", "skypilot", 12)
+    assert words(found) == "org/m -tp 8 -pp 2"
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.0"
+    assert found.replicas == 3
+    assert [(request.count, request.reason) for request in found.gpu_requests] == [(8, None)]
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("accelerators", ("H100",))]
+    assert found.requirement is not None
+    assert (found.requirement.value, found.requirement.span.line) == ("vllm==0.10.1", 9)
+
+
+@pytest.mark.parametrize(
+    ("written", "count", "names"),
+    [
+        ("{L4: 8, A100: 4}", None, ("L4", "A100")),
+        ("{L4:1, A10G:1}", 1, ("L4", "A10G")),
+        ("[A100:8, H100:8]", 8, ("A100", "H100")),
+        ("T4", 1, ("T4",)),
+    ],
+)
+def test_skypilot_choices(written: str, count: int | None, names: tuple[str, ...]) -> None:
+    (found,) = units(SKYPILOT.replace("H100:8", written))
+    assert [request.count for request in found.gpu_requests] == [count]
+    assert found.node_hints[0].values == names
+    assert words(found).startswith("org/m -tp " + (str(count) if count else "?$SKYPILOT"))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "names"),
+    [
+        ("80GB:2", 2, ()),
+        ("A100:4", 4, ("A100",)),
+        ("A100,H100:80GB:2", 2, ("A100", "H100")),
+        ("24GB", 1, ()),
+        ("24GB:1..2", None, ()),
+        ("{name: [A100], count: 2}", 2, ("A100",)),
+    ],
+)
+def test_dstack(gpu: str, count: int | None, names: tuple[str, ...]) -> None:
+    text = f"""\
+        type: service
+        env: [MODEL=org/m]
+        commands:
+          - pip install vllm
+          - vllm serve $MODEL
+            --port 8000 # the port
+        resources: {{gpu: '{gpu}'}}
+        """
+    (found,) = units(text if not gpu.startswith("{") else text.replace(f"'{gpu}'", gpu))
+    assert (found.kind, found.span.line, words(found)) == ("dstack", 5, "org/m --port 8000")
+    assert [request.count for request in found.gpu_requests] == [count]
+    assert tuple(name for hint in found.node_hints for name in hint.values) == names
+
+
+def test_github_workflow() -> None:
+    text = """\
+        on: push
+        env: {MODEL: org/m, LEN: "1024"}
+        jobs:
+          test:
+            runs-on: ubuntu-latest
+            steps:
+              - uses: actions/checkout@v4
+              - name: serve
+                env: {LEN: "2048"}
+                run: |
+                  nohup hatch run -- vllm serve ${{ env.MODEL }} \\
+                    --max-model-len $LEN --seed ${{ matrix.seed }} &
+              - run: vllm bench serve --model m
+        """
+    (found,) = units(text)
+    assert (found.id, found.kind, found.span.line) == ("f.yaml/test/serve", "github-workflow", 11)
+    assert words(found) == "org/m --max-model-len 2048 --seed ?${{ matrix.seed }}"
+    assert found.words[0].span.text == "${{ env.MODEL }}"
+
+
+def test_gitlab_pipeline() -> None:
+    text = """\
+        variables: {MODEL: org/m}
+        serve:
+          image: {name: "vllm/vllm-openai:v0.10.0"}
+          before_script: [export SEED=3]
+          script:
+            - vllm serve $MODEL --seed $SEED
+        """
+    (found,) = units(text, ".gitlab-ci.yml")
+    assert (found.id, found.kind, words(found)) == (".gitlab-ci.yml/serve", "gitlab-ci", "org/m --seed 3")
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.0"
+
+
+def test_shapes_that_these_formats_refuse() -> None:
+    for text in (
+        "run: vllm serve m\n",
+        "run: [vllm serve m]\nresources: x\n",
+        "jobs: {a: {steps: [vllm, {run: [vllm]}, {run: 'echo vllm'}]}}\n",
+        "type: service\ncommands: vllm serve m\n",
+        "stages: [a]\nx: {script: {a: vllm}}\n",
+        "jobs: vllm\n",
+    ):
+        assert units(text) == []
