@@ -36,7 +36,7 @@ def words_of_entries(entries: Iterable[Entry], *, skip: frozenset[str] = frozens
 
 
 def _dashed(text: Text) -> Text:
-    return Text(text.value.replace("_", "-"), text.pieces)
+    return Text.at(text.value.replace("_", "-"), text.span) if "_" in text.value else text
 
 
 def word_of_node(node: Node) -> Word:
