@@ -1,0 +1,125 @@
+"""One state of a tree, read and predicted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvgate.config import Config, find_config, load_config
+from kvgate.findings.finding import Unchecked
+from kvgate.manifests.collect import SKIPPED_DIRECTORIES, SUFFIXES, LeftOut, collect
+from kvgate.manifests.read import read_tree
+from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
+
+if TYPE_CHECKING:
+    from kvgate.capacity.prediction import Prediction
+    from kvgate.manifests.collect import Collection
+    from kvgate.manifests.unit import Reading
+    from kvgate.source.snapshot import Snapshot
+
+# Contents that no reader takes: not worth writing out of git's objects.
+_MEDIA: Final = frozenset({
+    ".avi", ".bmp", ".dll", ".dylib", ".eot", ".exe", ".gif", ".gz", ".ico", ".jar", ".jpeg", ".jpg", ".mkv", ".mov",
+    ".mp3", ".mp4", ".onnx", ".otf", ".parquet", ".pdf", ".png", ".so", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
+    ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip", ".zst",
+})  # fmt: skip
+
+
+def is_of_no_interest(path: str) -> bool:
+    """Whether no reader takes a path: media, archives, other people's packages."""
+    *folders, name = path.split("/")
+    return os.path.splitext(name)[1].lower() in _MEDIA or not SKIPPED_DIRECTORIES.isdisjoint(folders)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one state of a tree holds.
+
+    Attributes:
+        root: the folder that shown paths are relative to, inside the snapshot.
+        config: its own kvgate.yaml.
+        units: each plan with its prediction.
+    """
+
+    root: Path
+    config: Config
+    collection: Collection
+    reading: Reading
+    units: tuple[tuple[ServingPlan, Prediction | None], ...]
+    unchecked: tuple[Unchecked, ...]
+
+    def unread_reason(self, path: str) -> str | None:
+        """Why a file that is there, or a place in it, was not read; None where it was, or is not there."""
+        for place in self.reading.unread:
+            if place.span.path == path:
+                return place.reason
+        for left in self.collection.left_out:
+            if left.path == path:
+                return left.reason
+        read = any(file.path == path for file in self.collection.files)
+        if not read and (self.root / path).exists():
+            return "the file is there but left out, by .gitignore, exclude or the paths that were named"
+        return None
+
+
+def find_configuration(folder: Path, start: Path, named: Path | None) -> Config:
+    """kvgate.yaml of a state: the named one, else the one found from ``start`` up to ``folder``, else the defaults.
+
+    Raises:
+        KvgateError: it cannot be read or says something unknown.
+    """
+    found = named if named is not None else find_config(start if start.is_dir() else folder)
+    if found is None or not found.exists():
+        return Config(root=start)
+    return load_config(found)
+
+
+def read_state(
+    snapshot: Snapshot,
+    paths: Sequence[Path],
+    config: Config,
+    *,
+    overrides: PlanOverrides,
+    online: bool,
+    environ: Mapping[str, str],
+) -> State:
+    """Read and predict the units below paths of a snapshot.
+
+    Args:
+        paths: places inside the snapshot; one that is not there holds nothing.
+        config: the configuration of this state, by whoever's policy; its root is what shown paths are relative to.
+    """
+    root = config.root
+    collection = collect([path for path in paths if path.exists()], root, exclude=config.exclude)
+    left_out = [*collection.left_out, *_left_out_by_git(snapshot, root, paths)]
+    collection = replace(collection, left_out=tuple(left_out))
+    reading = read_tree(collection.files, root)
+    context = ModelContext(root=root, online=online, environ=environ)
+    plans = [make_plan(unit, config, overrides, context) for unit in reading.units]
+    unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
+    unchecked += [
+        Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
+    ]
+    unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
+    return State(
+        root=root,
+        config=config,
+        collection=collection,
+        reading=reading,
+        units=tuple((plan, plan.predict()) for plan in plans),
+        unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
+    )
+
+
+def _left_out_by_git(snapshot: Snapshot, root: Path, paths: Sequence[Path]) -> list[LeftOut]:
+    """Manifests below the paths that the snapshot does not hold: links, submodules, oversized files."""
+    found = []
+    for path, reason in sorted(snapshot.left_out.items()):
+        place = snapshot.folder / path
+        wanted = os.path.splitext(path)[1].lower() in SUFFIXES or "submodule" in reason
+        if wanted and place.is_relative_to(root) and any(place.is_relative_to(named) for named in paths):
+            found.append(LeftOut(place.relative_to(root).as_posix(), reason))
+    return found
