@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from itertools import accumulate
 from typing import Final
 
 from kvgate.records import record
@@ -140,6 +141,7 @@ class Text:
 
     value: str
     pieces: tuple[Piece, ...]
+    _starts: list[int] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_span(cls, span: Span) -> Text:
@@ -187,24 +189,35 @@ class Text:
     def __iter__(self) -> Iterator[str]:
         return iter(self.value)
 
+    def _offsets(self) -> list[int]:
+        """Where each piece begins in the value."""
+        offsets = self._starts
+        if offsets is None:
+            offsets = list(accumulate((piece.length for piece in self.pieces[:-1]), initial=0))
+            object.__setattr__(self, "_starts", offsets)
+        return offsets
+
     def slice(self, start: int, end: int) -> Text:
         """Characters ``[start, end)``; an empty slice still knows its place."""
-        start = max(0, min(start, len(self.value)))
-        end = max(start, min(end, len(self.value)))
+        size = len(self.value)
+        start = max(0, min(start, size))
+        end = max(start, min(end, size))
+        if not self.pieces:
+            return self
+        offsets = self._offsets()
+        index = max(bisect_right(offsets, start) - 1, 0)
+        if start == end:
+            at, piece = offsets[index], self.pieces[index]
+            within = min(start - at, piece.length)
+            anchor = _cut(piece, within, within) if piece.exact else Piece(0, piece.span, False)
+            return Text("", (anchor,))
         pieces: list[Piece] = []
-        at = 0
-        anchor: Piece | None = None
-        for piece in self.pieces:
+        while index < len(offsets) and offsets[index] < end:
+            at, piece = offsets[index], self.pieces[index]
+            index += 1
             low, high = max(start, at), min(end, at + piece.length)
             if low < high:
                 pieces.append(_cut(piece, low - at, high - at))
-            elif anchor is None and at <= start <= at + piece.length:
-                anchor = _cut(piece, start - at, start - at) if piece.exact else Piece(0, piece.span, False)
-            at += piece.length
-            if at >= end and pieces:
-                break
-        if not pieces:
-            pieces = [anchor or Piece(0, self.pieces[-1].span, False)]
         return Text(self.value[start:end], tuple(pieces))
 
     @property
