@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ class Collection:
     missing: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@record
 class _Collector:
     root: Path
     exclude: pathspec.GitIgnoreSpec | None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kvgate.manifests.launch import Container, Start, environment_of, find_requirement, find_starts
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.records import record
 from kvgate.shell.expand import interpolate, unset
 from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
@@ -45,7 +46,7 @@ def read_compose(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serve
             yield from project.service(entry)
 
 
-@dataclass(slots=True)
+@record
 class _Layer:
     """One service definition and the file it stands in; extended ones lie below."""
 
@@ -54,7 +55,7 @@ class _Layer:
     variables: dict[str, Value]
 
 
-@dataclass(slots=True)
+@record
 class _Project:
     tree: Tree
     file: SourceFile
@@ -101,7 +102,7 @@ class _Project:
         yield from service.units()
 
 
-@dataclass(slots=True)
+@record
 class _Service:
     project: _Project
     entry: Entry

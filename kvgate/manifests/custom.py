@@ -8,13 +8,13 @@ models and further arguments are, what makes several pods one server) stands in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvgate.manifests.kubernetes import WORKLOADS, Pod, accelerator_requests
 from kvgate.manifests.launch import Argument
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, scalar_int
 
@@ -45,7 +45,7 @@ _PLAIN_STEPS: Final = frozenset(
 _NESTED_REPLICAS: Final = frozenset({"StormService"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Managed:
     """What the controller of a kind adds to the containers it starts.
 
@@ -76,7 +76,7 @@ MANAGED: Final[dict[str, Managed]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Site:
     """A pod found by its shape: its specification, its containers, and what stands around it, the nearest first."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import flag_name
 from kvgate.manifests.launch import Argument, Container, Start, environment_of, find_requirement, find_starts
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.records import record
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
 from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
@@ -24,7 +25,7 @@ from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, sc
 ANNOTATION_PREFIX: Final = "kvgate.dev/"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workload:
     """Where a kind keeps its pods.
 
@@ -109,7 +110,7 @@ def read_workload(
             yield found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pod:
     """A pod template and the object it belongs to.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvgate.manifests.entrypoint import (
@@ -17,6 +16,7 @@ from kvgate.manifests.entrypoint import (
     takes_engine_arguments,
 )
 from kvgate.manifests.unit import EnvironmentVariable
+from kvgate.records import record
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.script import SHELLS, Assignment, Command, commands, commands_of_words
 from kvgate.shell.value import Value
@@ -26,7 +26,7 @@ from kvgate.source.yaml_tree import Scalar
 Find = Callable[[str], "Value | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Start:
     """One start of vLLM: the words after its entry point and what is known around it."""
 
@@ -39,7 +39,7 @@ class Start:
     notes: tuple[Unresolved, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Container:
     """What a reader knows of one container.
 
@@ -68,7 +68,7 @@ class Container:
     managed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """A value of a manifest that a controller hands to the server under a flag."""
 

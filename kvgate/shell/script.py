@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
+from kvgate.records import record
 from kvgate.shell.expand import unset
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -42,7 +43,7 @@ Found = Callable[[str], "Value | None"]
 """Text of a file by the path that a script uses for it; None when it is not at hand."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assignment:
     """A variable that the command's environment gets from the script; it stands at ``span``."""
 
@@ -51,7 +52,7 @@ class Assignment:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """One simple command.
 
@@ -114,13 +115,24 @@ def commands_of_words(
     return reader.result()
 
 
-@dataclass(slots=True)
 class _Scope:
-    variables: dict[str, Value | list[Word]]
-    exported: set[str]
-    touched: dict[str, Span]
-    functions: dict[str, tuple[_Source, Any]]
-    arguments: list[Word] | None
+    """Variables, functions and arguments as they stand at one point of a script."""
+
+    __slots__ = ("arguments", "exported", "functions", "touched", "variables")
+
+    def __init__(
+        self,
+        variables: dict[str, Value | list[Word]],
+        exported: set[str],
+        touched: dict[str, Span],
+        functions: dict[str, tuple[_Source, Any]],
+        arguments: list[Word] | None,
+    ) -> None:
+        self.variables = variables
+        self.exported = exported
+        self.touched = touched
+        self.functions = functions
+        self.arguments = arguments
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, Value], arguments: Sequence[Word] | None) -> _Scope:
@@ -155,7 +167,7 @@ class _Scope:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Source:
     """A script's text, the same text with everything that is not bash made inert, and its tree."""
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from kvgate.records import record
 from kvgate.source.text import Piece, SourceFile, Span, Text
 
 MAX_DEPTH: Final = 200
@@ -33,7 +34,7 @@ _GO_TEMPLATE = re.compile(
 _COMMENT_LINES = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scalar:
     """A scalar. ``span`` covers what is written, quotes or block indicator included.
 
@@ -56,13 +57,13 @@ class Scalar:
         return self.style == ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     key: Scalar
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mapping:
     """A mapping with its entries in order, duplicates included; ``<<`` entries are kept and looked through by get."""
 
@@ -113,7 +114,7 @@ class Mapping:
                         base._collect(found, seen)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sequence:
     span: Span
     items: list[Node]
@@ -135,7 +136,7 @@ def _merged(node: Node) -> list[Mapping]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class YamlProblem:
     """What is wrong with the text of a file. ``syntax`` and ``depth`` cost content; ``duplicate-key`` does not."""
 
@@ -144,7 +145,7 @@ class YamlProblem:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class YamlStream:
     """The readable documents of a file (None for an empty one) and what could not be read."""
 
