@@ -13,8 +13,11 @@ from kvgate.source.text import words_of_command_line
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Basis, Prediction, Workload
-    from kvgate.config import Config
+    from kvgate.config import Config, RuleConfig
     from kvgate.findings.report import Report
+    from kvgate.gate.difference import Difference
+    from kvgate.gate.event import Event
+    from kvgate.gate.pipeline import DiffOptions
     from kvgate.manifests.collect import Collection
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
@@ -266,7 +269,7 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         ignore=options.ignore,
         preview=options.preview,
         profile=options.profile or config.profile,
-        config=config.rules,
+        config=_rules_over_one_state(config),
     )
     predicted = [(plan, plan.predict()) for plan in plans]
     judgement = judge(rules, selection, predicted, reading.unread, collection.files)
@@ -287,6 +290,13 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         version=__version__,
         rules=judgement.rules,
     )
+
+
+def _rules_over_one_state(config: Config) -> dict[str, RuleConfig]:
+    """kvgate.yaml's rules without those that only a comparison has."""
+    from kvgate.gate.rules import RULES
+
+    return {name: said for name, said in config.rules.items() if name not in RULES}
 
 
 def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Config:
@@ -480,6 +490,53 @@ def lock_models(
         else:
             lines.append(f"{reference}: {locked}")
     return lines or ["no unit names a model"], complete
+
+
+def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
+    """The pipeline of ``kvgate diff``.
+
+    Raises:
+        KvgateError: see :func:`kvgate.gate.pipeline.diff_trees`.
+    """
+    from kvgate import __version__
+    from kvgate.gate.pipeline import diff_trees
+
+    if options.gpu:
+        from kvgate.hardware.catalogue import explain_gpu, find_gpu
+
+        if find_gpu(options.gpu) is None:
+            raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
+    return diff_trees(paths, replace(options, vllm_version=_release(options.vllm_version), version=__version__))
+
+
+def read_event(environ: Mapping[str, str]) -> Event | None:
+    """What the CI system says of the change that is being checked."""
+    from kvgate.gate.event import MAX_EVENT_BYTES
+    from kvgate.gate.event import read_event as read
+
+    payload = None
+    place = environ.get("GITHUB_EVENT_PATH")
+    if place:
+        try:
+            with Path(place).open("rb") as file:
+                payload = file.read(MAX_EVENT_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            raise InputError(f"GITHUB_EVENT_PATH: {place}: {error.strerror or error}") from None
+    return read(environ, payload)
+
+
+def render_difference(difference: Difference, form: str, *, color: bool, verbose: bool, quiet: bool, width: int) -> str:
+    """A comparison in one of the formats."""
+    from kvgate.report.difference.render import render_difference as render
+
+    return render(difference, form, color=color, verbose=verbose, quiet=quiet, width=width)
+
+
+def difference_sentence(difference: Difference) -> str:
+    """The closing sentence of a comparison for stderr."""
+    from kvgate.report.difference.text import difference_sentence as sentence
+
+    return sentence(difference)
 
 
 def explain_rule(rule_id: str) -> str:

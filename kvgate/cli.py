@@ -19,6 +19,7 @@ from kvgate.exits import ExitCode
 if TYPE_CHECKING:
     from kvgate.app import CheckOptions
     from kvgate.findings.report import Report
+    from kvgate.gate.pipeline import DiffOptions
 
 FORMATS: Final = ("text", "json", "sarif", "github", "gitlab", "junit", "markdown")
 COMMAND_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -86,7 +87,6 @@ _rule_options: Callable[[F], F] = _options(
         metavar="FILE",
         help="Accepted findings, which are not reported again.",
     ),
-    click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file."),
 )
 
 
@@ -104,6 +104,7 @@ def cli() -> None:
 @cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
+@click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
 @_source_options
 @_output_options
 def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
@@ -143,21 +144,24 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
 def _write(report: Report, options: dict[str, Any]) -> None:
     from kvgate import app
 
+    def render(name: str, color: bool) -> str:
+        return app.render_report(
+            report, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
+        )
+
+    _write_formats(render, options)
+    _words(app.summary_sentence(report), options)
+
+
+def _write_formats(render: Callable[[str, bool], str], options: dict[str, Any]) -> None:
+    """Every format to its own output."""
     formats = options["formats"] or ("text",)
     outputs = options["outputs"]
     if len(outputs) > len(formats):
         raise click.UsageError(f"{len(outputs)} --output for {len(formats)} --format")
     for position, name in enumerate(formats):
         target: Path | None = outputs[position] if position < len(outputs) else None
-        color = target is None and _color(options)
-        text = app.render_report(
-            report, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
-        )
-        _emit(text, target)
-    if not options["quiet"]:
-        summary = app.summary_sentence(report)
-        if summary:
-            click.echo(summary, err=True)
+        _emit(render(name, target is None and _color(options)), target)
 
 
 def _emit(text: str, target: Path | None) -> None:
@@ -197,6 +201,64 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
     if report.errors:
         return ExitCode.INTERNAL
     return ExitCode.FINDINGS if app.fails(report, options["fail_on"], strict=options["strict"]) else ExitCode.CLEAN
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--base", metavar="REF", help="What to compare with. [default: the pull request's base, or the merge base]"
+)
+@click.option("--head", metavar="REF", help="What to compare. [default: the working tree]")
+@click.option(
+    "--override-label",
+    metavar="LABEL",
+    default="kvgate/accept-capacity-drop",
+    show_default=True,
+    help="The label of a pull request by which a maintainer accepts what the gate stops.",
+)
+@_rule_options
+@_source_options
+@_output_options
+def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
+    """What a change does to the capacity of the vLLM servers in PATHS, and which findings are new.
+
+    The base is read from git, and so is the policy: gate, rules, baseline and .kvgate/ are those of the base.
+    """
+    from kvgate import app
+
+    difference = app.diff_paths(paths or (Path(),), _diff_options(options))
+
+    def render(name: str, color: bool) -> str:
+        return app.render_difference(
+            difference, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
+        )
+
+    _write_formats(render, options)
+    _words(app.difference_sentence(difference), options)
+    sys.exit(_exit_code(difference.report, options))
+
+
+def _diff_options(options: dict[str, Any]) -> DiffOptions:
+    from kvgate import app
+    from kvgate.gate.pipeline import DiffOptions
+
+    environ = dict(os.environ)
+    return DiffOptions(
+        base=options["base"],
+        head=options["head"],
+        config=options["config"],
+        baseline=options["baseline"],
+        gpu=options["gpu"],
+        vllm_version=options["vllm_version"],
+        online=options["online"],
+        select=_names(options["select"]),
+        ignore=_names(options["ignore"]),
+        preview=options["preview"],
+        profile=options["profile"],
+        event=app.read_event(environ),
+        override_label=options["override_label"],
+        environ=environ,
+    )
 
 
 @cli.command(context_settings={**COMMAND_OPTIONS, "ignore_unknown_options": True})

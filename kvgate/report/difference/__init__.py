@@ -1,0 +1,1 @@
+"""A comparison of two states in every format."""
