@@ -253,6 +253,7 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     from kvgate import __version__
     from kvgate.findings.finding import Unchecked
     from kvgate.findings.report import Report
+    from kvgate.manifests.tree import Tree
     from kvgate.ruleset.load import load_rules
     from kvgate.ruleset.run import Selection, judge
     from kvgate.ruleset.units import unit_report
@@ -272,7 +273,8 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         config=_rules_over_one_state(config),
     )
     predicted = [(plan, plan.predict()) for plan in plans]
-    judgement = judge(rules, selection, predicted, reading.unread, collection.files)
+    tree = Tree(collection.files, config.root)
+    judgement = judge(rules, selection, predicted, reading.unread, collection.files, tree=tree, config=config)
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
     unchecked += [
         Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import ServeUnit
     from kvgate.models.geometry import ModelGeometry
     from kvgate.plan import ServingPlan
+    from kvgate.ruleset.host import Host
+    from kvgate.ruleset.scene import Scene
 
 #: GPUs that stand for what people have, where the files do not name one.
 COMMON_GPUS: Final = ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB")
@@ -48,11 +50,14 @@ class Case:
     Args:
         plan: the resolved unit.
         prediction: ``plan.predict()``, None where the model is unknown.
+        scene: the run that it belongs to; a scene of its own where there is none.
     """
 
-    def __init__(self, plan: ServingPlan, prediction: Prediction | None) -> None:
+    def __init__(self, plan: ServingPlan, prediction: Prediction | None, scene: Scene | None = None) -> None:
         self.plan = plan
         self.prediction = prediction
+        self._scene = scene
+        self._host: Host | None = None
         self.doubtful: frozenset[Input] = doubtful_inputs(plan, prediction)
         self._geometry: Any = _UNASKED
         self._predicted: dict[Any, Prediction | None] = {}
@@ -60,6 +65,25 @@ class Case:
     @property
     def unit(self) -> ServeUnit:
         return self.plan.unit
+
+    @property
+    def scene(self) -> Scene:
+        """What stands around the unit: files, objects, other units."""
+        if self._scene is None:
+            from kvgate.ruleset.scene import Scene
+
+            self._scene = Scene([self.unit.span.file])
+            self._scene.cases = (self,)
+        return self._scene
+
+    @property
+    def host(self) -> Host:
+        """What the manifest says around the command line: probes, volumes, limits, ports."""
+        if self._host is None:
+            from kvgate.ruleset.host import Host
+
+            self._host = Host(self)
+        return self._host
 
     # -- arguments -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from kvgate.source.text import Span
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
+    from kvgate.ruleset.case import Case
     from kvgate.ruleset.cel import Condition
 
 
@@ -40,8 +41,9 @@ class Profile(Enum):
     ALL = "all"
 
 
-#: What a rule looks at: a serve unit, a place that could not be read, or a suppression comment.
-Scope = Literal["unit", "file", "suppression"]
+#: What a rule looks at: a serve unit, the tree as a whole (objects that belong to several units or none), a place that
+#: could not be read, or a suppression comment.
+Scope = Literal["unit", "tree", "file", "suppression"]
 
 
 @record
@@ -85,6 +87,7 @@ class Draft:
         ceiling: a milder severity than the rule's, where the check knows that it is no more than that.
         related: further places, each with what it has to do with the finding.
         fix: how to mend it by editing.
+        case: for a check over the whole tree, the unit that the finding is about; None for one about no unit.
     """
 
     at: str | Span | None = None
@@ -95,6 +98,7 @@ class Draft:
     ceiling: Severity | None = None
     related: tuple[tuple[str | Span, str | None], ...] = ()
     fix: Fix | None = None
+    case: Case | None = None
 
 
 @record

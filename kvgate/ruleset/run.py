@@ -26,10 +26,13 @@ from kvgate.ruleset.facts import UnitFacts, find_fact
 from kvgate.ruleset.load import RuleSet
 from kvgate.ruleset.locate import locate, unit_line
 from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Status
+from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction
+    from kvgate.config import Config
+    from kvgate.manifests.tree import Tree
     from kvgate.manifests.unit import Unread
     from kvgate.plan import ServingPlan
 
@@ -137,13 +140,18 @@ def judge(
     units: Sequence[tuple[ServingPlan, Prediction | None]],
     unread: Sequence[Unread] = (),
     files: Iterable[SourceFile] = (),
+    *,
+    tree: Tree | None = None,
+    config: Config | None = None,
 ) -> Judgement:
     """Run the selected rules.
 
     Args:
         units: each plan with ``plan.predict()``.
         unread: places that could not be read.
-        files: every file that was read, for the suppressions in them.
+        files: every file that was read, for the suppressions in them and the objects around the units.
+        tree: the same files as a tree, where there is one; checks look beside the files through it.
+        config: kvgate.yaml, for checks that compare with what it declares.
 
     Raises:
         RuleError: the selection names a rule that there is not.
@@ -151,11 +159,16 @@ def judge(
     selected = select_rules(rules, selection)
     findings: list[Finding] = []
     errors: list[InternalError] = []
-    cases = [Case(plan, prediction) for plan, prediction in units]
+    files = tuple(files)
+    scene = Scene(files, tree, config)
+    cases = [Case(plan, prediction, scene) for plan, prediction in units]
+    scene.cases = tuple(cases)
     for rule, severity in selected.values():
         if rule.scope == "unit":
             for case in cases:
                 _guarded(rule, case.unit.id, unit_line(case), errors, findings, _unit_findings(rule, severity, case))
+        elif rule.scope == "tree":
+            _guarded(rule, None, scene.first_line(), errors, findings, _tree_findings(rule, severity, scene))
         elif rule.scope == "file":
             for place in unread:
                 _guarded(rule, None, place.span, errors, findings, _other_findings(rule, severity, place))
@@ -177,7 +190,7 @@ def judge(
 def _guarded(
     rule: Rule,
     unit: str | None,
-    where: Span,
+    where: Span | None,
     errors: list[InternalError],
     findings: list[Finding],
     found: Iterator[Finding],
@@ -197,13 +210,31 @@ def _unit_findings(rule: Rule, severity: Severity, case: Case) -> Iterator[Findi
         assert rule.check is not None
         drafts = checks()[rule.check].run(case, rule.params)
     for draft in drafts:
-        certainty = Certainty.CERTAIN
-        if draft.holds is not None or draft.rests_on:
-            grade = certainty_of(draft.holds or _always, draft.rests_on, case.doubtful)
-            if grade is None:
+        certainty = _certainty(draft, case)
+        if certainty is not None:
+            yield _finding(rule, severity, draft, certainty, case)
+
+
+def _certainty(draft: Draft, case: Case) -> Certainty | None:
+    if draft.holds is None and not draft.rests_on:
+        return Certainty.CERTAIN
+    return certainty_of(draft.holds or _always, draft.rests_on, case.doubtful)
+
+
+def _tree_findings(rule: Rule, severity: Severity, scene: Scene) -> Iterator[Finding]:
+    assert rule.check is not None
+    for draft in checks()[rule.check].run(scene, rule.params):
+        case = draft.case
+        if case is not None:
+            if rule.vllm is not None and not _speaks_of(rule, case.plan.version):
                 continue
-            certainty = grade
-        yield _finding(rule, severity, draft, certainty, case)
+            certainty = _certainty(draft, case)
+            if certainty is not None:
+                yield _finding(rule, severity, draft, certainty, case)
+            continue
+        assert isinstance(draft.at, Span), "a finding about no unit has a place of its own"
+        related = tuple(Location(where, words) for where, words in draft.related if isinstance(where, Span))
+        yield _worded(rule, severity, draft, draft.values, draft.at, None, related, ())
 
 
 def _always(bound: Bound) -> bool:

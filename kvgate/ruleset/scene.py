@@ -1,0 +1,67 @@
+"""What stands around the units of a run: its files, its Kubernetes objects, and the other units.
+
+A check reaches it through its case (``case.scene``). Everything is read when it is first asked for, so that a run whose
+rules ask for nothing pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kvgate.source.text import SourceFile
+
+if TYPE_CHECKING:
+    from kvgate.config import Config
+    from kvgate.manifests.objects import Objects
+    from kvgate.manifests.tree import Tree
+    from kvgate.ruleset.case import Case
+    from kvgate.source.text import Span
+
+
+class Scene:
+    """A run as a whole.
+
+    Args:
+        files: every file of the run.
+        tree: the same files as a tree that can also look beside them; made from ``files`` where it is not given.
+        config: kvgate.yaml.
+    """
+
+    def __init__(
+        self, files: Iterable[SourceFile] = (), tree: Tree | None = None, config: Config | None = None
+    ) -> None:
+        self.files: Mapping[str, SourceFile] = {file.path: file for file in files}
+        self.config = config
+        self.cases: tuple[Case, ...] = ()
+        self._tree = tree
+        self._objects: Objects | None = None
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            from kvgate.manifests.tree import Tree
+
+            self._tree = Tree(tuple(self.files.values()))
+        return self._tree
+
+    @property
+    def objects(self) -> Objects:
+        """The Kubernetes objects of the tree."""
+        if self._objects is None:
+            from kvgate.manifests.objects import Objects
+
+            self._objects = Objects(self.tree)
+        return self._objects
+
+    def siblings(self, case: Case) -> list[Case]:
+        """The other units of the same file, or of the same directory."""
+        from kvgate.manifests.objects import distance
+
+        return [other for other in self.cases if other is not case and distance(other.unit.path, case.unit.path) <= 0]
+
+    def first_line(self) -> Span | None:
+        """Where an error of a check over the whole run is placed: the first line of the first file."""
+        for file in self.files.values():
+            return file.line_span(1)
+        return None
