@@ -12,8 +12,8 @@ from kvgate.manifests.launch import Container, Start, environment_of, find_requi
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
+from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import interpolate, unset
-from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
@@ -21,18 +21,6 @@ from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_n
 
 MAX_EXTENDS: Final = 8
 ANNOTATION_PREFIX: Final = "kvgate.dev/"
-
-
-def looks_like_compose(document: Node) -> bool:
-    """Whether a document is a Compose file by its shape: services that are images, builds, commands or extensions."""
-    services = node_at(document, "services")
-    if not isinstance(services, Mapping) or node_at(document, "apiVersion") is not None:
-        return False
-    return any(
-        isinstance(entry.value, Mapping)
-        and any(entry.value.get(key) is not None for key in ("image", "build", "command", "entrypoint", "extends"))
-        for entry in services.items()
-    )
 
 
 def read_compose(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kvgate.manifests.kubernetes import WORKLOADS, Pod, accelerator_requests
+from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
 from kvgate.manifests.launch import Argument
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
@@ -91,10 +91,8 @@ def read_custom(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeU
     """The serve units in the custom resources of a document."""
     for item in expand_list(document):
         kind = text_at(item, "kind") or ""
-        workload = WORKLOADS.get(kind)
         # a workload whose containers are not where they belong was indented wrongly: still a server to its author
-        misplaced = workload is not None and node_at(item, *workload.template, "spec", "containers") is None
-        if (workload is None and kind not in NOT_DEPLOYED) or misplaced:
+        if kind not in NOT_DEPLOYED and is_other_kind(item):
             yield from read_by_shape(tree, file, item)
 
 

@@ -126,23 +126,30 @@ def is_python_module(words: Sequence[Word]) -> bool:
 
 # -- images ------------------------------------------------------------------------------------------------------------
 
-# Repositories whose image takes engine arguments and nothing else, as published; the last component decides.
-_ENGINE_IMAGE: Final = re.compile(
-    r"(?:^|/)(?:vllm/vllm-openai(?:-rocm|-xpu)?|vllm/vllm-tpu|vllm/vllm-omni|vllm-openai(?:[-_][a-z0-9.]+)*"
-    r"|rhaiis/vllm-[a-z0-9-]+|vllm-cpu-env|vllm-cpu)$"
-)
-_VLLM_TOKEN: Final = re.compile(r"(?:^|[-_.])vllm(?:$|[-_.0-9])")
+# Names of images that take engine arguments and nothing else, as published; the last component of the name decides.
+_ENGINE_NAMES: Final = ("vllm-openai", "vllm-cpu", "vllm-cuda")
+_ENGINE_REPOSITORIES: Final = ("vllm/vllm-tpu", "vllm/vllm-omni")
 # Images with vllm in their name that serve no model themselves.
-_NO_ENGINE: Final = re.compile(
-    r"(?:^|[-_./])(?:router|gateway|proxy|epp|scheduler|sim|simulator|mock|exporter|metrics|bench|benchmark|benchmarks"
-    r"|guidellm|client|operator|controller|dashboard|grafana|prometheus|ui|webui|frontend|ingress|sidecar"
-    r"|puller|downloader|loader|monitor|autoscaler|semantic-router|loadtest|locust|indexer)"
-    r"(?:$|[-_.])"
-)
-_OTHER_ENGINE: Final = re.compile(
-    r"(?:^|[-_./])(?:sglang|text-generation-inference|text-embeddings-inference|tgi|tei|tritonserver|triton|lmdeploy|ollama"
-    r"|llama\.cpp|llamacpp|llama-cpp|localai|aphrodite|tensorrt-llm|tensorrt_llm|trtllm|mlc-llm|infinity|xinference)"
-    r"(?:$|[-_.0-9:])"
+_NO_ENGINE: Final = frozenset(
+    {
+        "autoscaler", "bench", "benchmark", "benchmarks", "client", "controller", "dashboard", "downloader", "epp",
+        "exporter", "frontend", "gateway", "grafana", "guidellm", "indexer", "ingress", "loader", "loadtest", "locust",
+        "metrics", "mock", "monitor", "operator", "prometheus", "proxy", "puller", "router", "scheduler", "sidecar",
+        "sim", "simulator", "ui", "webui",
+    }
+)  # fmt: skip
+_OTHER_ENGINE: Final = frozenset(
+    {
+        "aphrodite", "infinity", "llamacpp", "lmdeploy", "localai", "ollama", "sglang", "tei", "tensorrt", "tgi",
+        "triton", "tritonserver", "trtllm", "xinference",
+    }
+)  # fmt: skip
+_OTHER_ENGINE_NAMES: Final = (
+    "text-generation-inference",
+    "text-embeddings-inference",
+    "llama.cpp",
+    "llama-cpp",
+    "mlc-llm",
 )
 
 
@@ -154,26 +161,32 @@ def repository_of(image: str) -> str:
     return f"{head}/{last}" if head else last
 
 
+def _tokens(name: str) -> frozenset[str]:
+    return frozenset(name.replace("_", "-").replace(".", "-").split("-"))
+
+
 def takes_engine_arguments(image: str) -> bool:
     """Whether the image is a published vLLM server, whose entry point takes engine arguments."""
     repository = repository_of(image).lower()
-    return _ENGINE_IMAGE.search(repository) is not None and not _NO_ENGINE.search(repository.rpartition("/")[2])
+    last = repository.rpartition("/")[2]
+    known = last.startswith(_ENGINE_NAMES) or repository.endswith(_ENGINE_REPOSITORIES)
+    return known and not _NO_ENGINE & _tokens(last)
 
 
 def is_vllm_image(image: str) -> bool:
-    """Whether the image's own name (not its organisation) says vLLM, and not one of the programs around it."""
-    if takes_engine_arguments(image):
-        return True
-    repository = repository_of(image).lower()
-    last = repository.rpartition("/")[2]
+    """Whether the image's own name or tag (not its organisation) says vLLM, and not one of the programs around it."""
+    last = repository_of(image).lower().rpartition("/")[2]
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
-    return bool(_VLLM_TOKEN.search(last) or _VLLM_TOKEN.search(tag)) and not _NO_ENGINE.search(last)
+    return ("vllm" in _tokens(last) or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
 
 
 def is_other_program(image: str) -> bool:
     """Whether the image is known for something other than a vLLM server."""
     repository = repository_of(image).lower()
-    return bool(_NO_ENGINE.search(repository.rpartition("/")[2]) or _OTHER_ENGINE.search(repository))
+    if _NO_ENGINE & _tokens(repository.rpartition("/")[2]):
+        return True
+    parts = repository.split("/")
+    return any(_OTHER_ENGINE & _tokens(part) or any(name in part for name in _OTHER_ENGINE_NAMES) for part in parts)
 
 
 # -- arguments without a command ---------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from kvgate.manifests.launch import Argument, Container, Start, environment_of, 
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
+from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
-from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
@@ -81,6 +81,12 @@ def read_kubernetes(
         workload = WORKLOADS.get(text_at(item, "kind") or "")
         if workload:
             yield from read_workload(tree, file, item, workload, span)
+
+
+def is_other_kind(item: Node) -> bool:
+    """Whether an object is none of these workloads, or one whose containers are not where they belong."""
+    workload = WORKLOADS.get(text_at(item, "kind") or "")
+    return workload is None or node_at(item, *workload.template, "spec", "containers") is None
 
 
 def read_workload(
@@ -467,10 +473,3 @@ def quantity_bytes(text: str) -> int | None:
     from decimal import Decimal
 
     return int(Decimal(match.group(1)) * 10 ** int(match.group(2) or 0) * _UNITS[match.group(3) or ""])
-
-
-def looks_like_kubernetes(document: Node) -> bool:
-    """Whether a document is a Kubernetes object by its shape."""
-    kind = text_at(document, "kind")
-    # a repaired document may have lost its apiVersion
-    return kind is not None and (kind in WORKLOADS or node_at(document, "apiVersion") is not None)

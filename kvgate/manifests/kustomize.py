@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_kustomization
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, parse_embedded
 
 MAX_DEPTH: Final = 8
-NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 # How the items of a list are told apart when two of them are merged
 # (kubernetes/api, `patchMergeKey` of the pod's types).
@@ -40,17 +40,6 @@ class Patched:
     document: Node
     file: SourceFile
     span: Span
-
-
-def is_kustomization(document: Node) -> bool:
-    """Whether a document is a kustomization."""
-    kind = text_at(document, "kind")
-    if kind is None:
-        return isinstance(document, Mapping) and any(
-            isinstance(document.get(key), Sequence) for key in ("patches", "patchesStrategicMerge", "patchesJson6902")
-        )
-    version = text_at(document, "apiVersion")  # kustomize itself does not ask for one
-    return kind in ("Kustomization", "Component") and (version is None or version.startswith("kustomize.config.k8s.io"))
 
 
 def patch_files(tree: Tree) -> dict[str, list[tuple[SourceFile, Node]]]:
@@ -106,7 +95,7 @@ def _identity(node: Node) -> _Identity:
 
 def _kustomizations(tree: Tree) -> Iterator[tuple[SourceFile, Node]]:
     for file in tree.files.values():
-        if posixpath.basename(file.path) in NAMES or "kustomize.config.k8s.io" in file.text:
+        if posixpath.basename(file.path) in KUSTOMIZATION_NAMES or "kustomize.config.k8s.io" in file.text:
             for document in tree.stream(file).documents:
                 if is_kustomization(document):
                     yield file, document
@@ -169,7 +158,7 @@ def _resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int) ->
                 for document in tree.stream(found).documents:
                     yield from expand_list(document)
                 continue
-            for name in NAMES:
+            for name in KUSTOMIZATION_NAMES:
                 inner = tree.read(posixpath.join(path, name))
                 if inner is not None:
                     for document in tree.stream(inner).documents:

@@ -17,8 +17,8 @@ from kvgate.manifests.entrypoint import (
 )
 from kvgate.manifests.unit import EnvironmentVariable
 from kvgate.records import record
+from kvgate.shell.command import SHELLS, Assignment, Command, basename, unwrap
 from kvgate.shell.expand import mark_placeholders
-from kvgate.shell.script import SHELLS, Assignment, Command, commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.source.text import Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Scalar
@@ -133,6 +133,8 @@ def starts_of_script(text: Text | Value, environment: Mapping[str, Value], find:
     Raises:
         TooLargeError: the script is beyond the bounds within which scripts are read.
     """
+    from kvgate.shell.script import commands
+
     return [_of_entry(entry, command) for command, entry in _entries(commands(text, environment, find=find))]
 
 
@@ -143,10 +145,7 @@ def _entries(found: Sequence[Command]) -> list[tuple[Command, Entry]]:
 def _of_command(
     words: tuple[Word, ...], image: str, container: Container, *, repeats_entry: bool = False
 ) -> list[Start]:
-    if len(words) == 1 and words[0].resolved and re.search(r"\s", words[0].value.strip()):
-        found = commands(words[0].text, container.environment, find=container.find)  # a whole command line in one item
-    else:
-        found = commands_of_words(words, container.environment, find=container.find)
+    found = _commands_of(words, container)
     starts = [_of_entry(entry, command) for command, entry in _entries(found)]
     if starts:
         return starts
@@ -174,6 +173,17 @@ def _of_command(
         return []
     unknown = Unresolved(script.value, "the script is not among the files read")
     return [_start((Word(script.text, (unknown,), splits=True),), script.value, False, container, model=model)]
+
+
+def _commands_of(words: tuple[Word, ...], container: Container) -> Sequence[Command]:
+    if find_entry(words) and not any(basename(word) in SHELLS for word in words):
+        words, added = unwrap(words)
+        return [Command(words, tuple(added), (), words[0].span)]
+    from kvgate.shell.script import commands, commands_of_words
+
+    if len(words) == 1 and words[0].resolved and re.search(r"\s", words[0].value.strip()):
+        return commands(words[0].text, container.environment, find=container.find)  # a whole command line in one item
+    return commands_of_words(words, container.environment, find=container.find)
 
 
 def _of_entry(entry: Entry, command: Command) -> Start:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from kvgate.manifests.custom import cluster_devices, first_pod
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
 from kvgate.manifests.launch import MODEL_VARIABLES, Start, environment_of, find_requirement, starts_of_script
+from kvgate.manifests.shapes import is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
-from kvgate.shell.script import TooLargeError
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
 
-KINDS: Final = frozenset({"RayService", "RayJob"})
-
-
-def looks_like_serve_config(document: Node) -> bool:
-    """Whether a document is a configuration file of Ray Serve."""
-    return any(node_at(item, "import_path") is not None for item in items_at(document, "applications"))
-
 
 def read_ray(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units of RayServices, RayJobs and Ray Serve's own configuration files."""
-    if looks_like_serve_config(document):
+    if is_serve_config(document):
         yield from _Cluster(tree, file, document, None).applications(document)
         return
     for item in expand_list(document):

@@ -9,21 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kvgate.manifests.compose import looks_like_compose, read_compose
-from kvgate.manifests.custom import read_custom
-from kvgate.manifests.kubernetes import looks_like_kubernetes, read_kubernetes
-from kvgate.manifests.kustomize import (
-    NAMES,
-    inline_patches,
-    is_kustomization,
-    owners,
-    patch_files,
-    patched_by_file,
-    transformed_by_owner,
-)
-from kvgate.manifests.ray import looks_like_serve_config, read_ray
-from kvgate.manifests.scripted import read_scripted
-from kvgate.manifests.tree import Tree, node_at
+from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
+from kvgate.manifests.tree import Tree, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
@@ -36,6 +23,13 @@ _MATTERS: Final = re.compile(
 _STARTS: Final = re.compile(
     r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE
 )
+# Kinds of every other manifest that hold no containers.
+_PLAIN_KINDS: Final = frozenset(
+    {
+        "ConfigMap", "HorizontalPodAutoscaler", "Ingress", "Namespace", "NetworkPolicy", "PersistentVolume",
+        "PersistentVolumeClaim", "PodDisruptionBudget", "Secret", "Service", "ServiceAccount",
+    }
+)  # fmt: skip
 _VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
 
 
@@ -73,22 +67,34 @@ class Kustomize:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._used = any(
+            posixpath.basename(path) in KUSTOMIZATION_NAMES or "kustomize.config.k8s.io" in file.text
+            for path, file in tree.files.items()
+        )
         self._patches: dict[str, list[tuple[SourceFile, Node]]] | None = None
         self._owners: dict[str, list[Node]] | None = None
 
     def users_of_patch(self, path: str) -> list[tuple[SourceFile, Node]]:
         """Kustomizations that use a file as a patch."""
+        if not self._used:
+            return []
         if self._patches is None:
+            from kvgate.manifests.kustomize import patch_files
+
             self._patches = patch_files(self._tree)
         return self._patches.get(path, [])
 
     def concerns(self, path: str) -> bool:
         """Whether a file is a kustomization or a patch: it may change a server that another file describes."""
-        return posixpath.basename(path) in NAMES or bool(self.users_of_patch(path))
+        return self._used and (posixpath.basename(path) in KUSTOMIZATION_NAMES or bool(self.users_of_patch(path)))
 
     def owners(self, path: str) -> list[Node]:
         """Kustomizations beside a file that list it as a resource."""
+        if not self._used:
+            return []
         if self._owners is None:
+            from kvgate.manifests.kustomize import owners
+
             self._owners = owners(self._tree)
         return self._owners.get(path, [])
 
@@ -108,27 +114,54 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
 
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
+    # each reader is imported by the first document that needs it
     if is_kustomization(document):
+        from kvgate.manifests.kubernetes import read_kubernetes
+        from kvgate.manifests.kustomize import inline_patches
+
         for patched in inline_patches(tree, file, document):
             yield from read_kubernetes(tree, file, patched.document, patched.span)
-    elif looks_like_kubernetes(document):
-        users = kustomize.users_of_patch(file.path)
-        if users and node_at(document, "spec") is None:
-            return  # a patch of labels makes no other server
-        if users:
-            patched = patched_by_file(tree, file, document, users)
-            yield from read_kubernetes(tree, file, patched.document, patched.span)
-        else:
-            document = transformed_by_owner(document, kustomize.owners(file.path))
-            yield from read_kubernetes(tree, file, document)
-            yield from read_custom(tree, file, document)
-            yield from read_ray(tree, file, document)
-    elif looks_like_serve_config(document):
+    elif is_kubernetes(document):
+        yield from _read_kubernetes(tree, file, document, kustomize)
+    elif is_serve_config(document):
+        from kvgate.manifests.ray import read_ray
+
         yield from read_ray(tree, file, document)
-    elif looks_like_compose(document):
+    elif is_compose(document):
+        from kvgate.manifests.compose import read_compose
+
         yield from read_compose(tree, file, document)
     else:
+        from kvgate.manifests.scripted import read_scripted
+
         yield from read_scripted(tree, file, document)
+
+
+def _read_kubernetes(
+    tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize
+) -> Iterator[ServeUnit | Unread]:
+    from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
+
+    users = kustomize.users_of_patch(file.path)
+    if users:
+        if node_at(document, "spec") is not None:  # a patch of labels makes no other server
+            from kvgate.manifests.kustomize import patched_by_file
+
+            patched = patched_by_file(tree, file, document, users)
+            yield from read_kubernetes(tree, file, patched.document, patched.span)
+        return
+    owners = kustomize.owners(file.path)
+    if owners:
+        from kvgate.manifests.kustomize import transformed_by_owner
+
+        document = transformed_by_owner(document, owners)
+    yield from read_kubernetes(tree, file, document)
+    if any(is_other_kind(item) for item in expand_list(document) if text_at(item, "kind") not in _PLAIN_KINDS):
+        from kvgate.manifests.custom import read_custom
+        from kvgate.manifests.ray import read_ray
+
+        yield from read_custom(tree, file, document)
+        yield from read_ray(tree, file, document)
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:

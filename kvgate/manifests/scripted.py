@@ -14,7 +14,7 @@ from kvgate.manifests.launch import environment_of, find_requirement, starts_of_
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.script import TooLargeError
+from kvgate.shell.command import TooLargeError
 from kvgate.shell.value import Hole, Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_int

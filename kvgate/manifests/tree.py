@@ -15,6 +15,8 @@ from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, YamlStream, is
 from kvgate.source.yaml_tree import Sequence as YamlSequence
 
 MAX_SIDE_FILE_BYTES: Final = 1_000_000
+MAX_ENV_CHARACTERS: Final = 200_000
+MAX_ENV_LINE: Final = 5_000
 
 # What files of the tree say about objects of other files; only these are parsed for it.
 _CONFIG_MAP: Final = re.compile(r"ConfigMap|configMapGenerator")
@@ -262,10 +264,9 @@ def expand_list(document: Node) -> Iterator[Node]:
         yield document
 
 
-_ENV_LINE: Final = re.compile(
+_ENV_LINE: Final = (
     r"^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)[ \t]*[=:][ \t]*"
-    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>[^']*)'|(?P<plain>[^\r\n]*?))[ \t]*(?:[ \t]#[^\r\n]*)?\r?$",
-    re.MULTILINE,
+    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>[^']*)'|(?P<plain>[^\r\n]*?))[ \t]*(?:[ \t]#[^\r\n]*)?\r?$"
 )
 
 
@@ -274,7 +275,9 @@ def read_env_file(file: SourceFile) -> dict[str, Value]:
     from kvgate.shell.expand import interpolate
 
     values: dict[str, Value] = {}
-    for match in _ENV_LINE.finditer(file.text):
+    if len(file.text) > MAX_ENV_CHARACTERS or any(len(line) > MAX_ENV_LINE for line in file.text.splitlines()):
+        return values
+    for match in re.finditer(_ENV_LINE, file.text, re.MULTILINE):
         group = "double" if match["double"] is not None else "single" if match["single"] is not None else "plain"
         value = Value(Text.of_span(Span(file, match.start(group), match.end(group))))
         if group == "plain" and value.value.startswith("#"):

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kvgate.records import record
+from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename, unwrap
 from kvgate.shell.expand import unset
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -36,41 +37,10 @@ MAX_DEPTH: Final = 24
 MAX_ITEMS: Final = 16
 MAX_ITERATIONS: Final = 64
 
-SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 _SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 
 Found = Callable[[str], "Value | None"]
 """Text of a file by the path that a script uses for it; None when it is not at hand."""
-
-
-@record
-class Assignment:
-    """A variable that the command's environment gets from the script; it stands at ``span``."""
-
-    name: str
-    value: Value
-    span: Span
-
-
-@record
-class Command:
-    """One simple command.
-
-    Attributes:
-        words: its words, wrappers (``exec``, ``env A=b``, ``nohup``, ``sudo``, ``timeout 5``) taken off.
-        environment: variables that the script exports to it, in order.
-        conditions: what must hold for it to run, as written; empty when it always runs.
-        span: the command as written.
-    """
-
-    words: tuple[Word, ...]
-    environment: tuple[Assignment, ...]
-    conditions: tuple[str, ...]
-    span: Span
-
-
-class TooLargeError(Exception):
-    """A script beyond the bounds within which it is read."""
 
 
 def commands(
@@ -634,10 +604,10 @@ class _Reader:
 
     def _shell_text(self, words: tuple[Word, ...], scope: _Scope) -> tuple[Word | None, Sequence[Word], Value | None]:
         for index, word in enumerate(words):
-            if _basename(word) not in SHELLS or (index and words[index - 1].value.startswith("-")):
+            if basename(word) not in SHELLS or (index and words[index - 1].value.startswith("-")):
                 continue
             at, is_script = index + 1, False
-            if _basename(word) == "busybox":
+            if basename(word) == "busybox":
                 at += 1
             while at < len(words) and words[at].value[:1] in ("-", "+") and words[at].value not in ("-", "--"):
                 option = words[at].value
@@ -939,10 +909,6 @@ def _why_unknown(name: str) -> str:
     return unset(name)
 
 
-def _basename(word: Word) -> str:
-    return word.value.rpartition("/")[2] if word.resolved else ""
-
-
 def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
     parts: list[Value] = []
     for number, word in enumerate(words):
@@ -1156,63 +1122,3 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "unset_command": _Reader._unset,
     "command": _Reader._simple,
 }
-
-
-# -- wrappers --------------------------------------------------------------------------------------------------------
-
-# Programs that run the rest of their words: options that take a value of their own, and how many words of their own
-# stand before the command.
-_WRAPPERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
-    "exec": (frozenset({"-a"}), 0),
-    "command": (frozenset(), 0),
-    "builtin": (frozenset(), 0),
-    "nohup": (frozenset(), 0),
-    "setsid": (frozenset(), 0),
-    "time": (frozenset({"-f", "-o"}), 0),
-    "sudo": (frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-D", "-R", "-T", "-U"}), 0),
-    "doas": (frozenset({"-u", "-C"}), 0),
-    "nice": (frozenset({"-n"}), 0),
-    "ionice": (frozenset({"-c", "-n", "-p"}), 0),
-    "chrt": (frozenset({"-p"}), 1),
-    "timeout": (frozenset({"-k", "-s"}), 1),
-    "stdbuf": (frozenset({"-i", "-o", "-e"}), 0),
-    "taskset": (frozenset(), 1),
-    "numactl": (frozenset({"-N", "-m", "-C", "-i", "-p"}), 0),
-    "unbuffer": (frozenset(), 0),
-    "catchsegv": (frozenset(), 0),
-    "tini": (frozenset({"-p"}), 0),
-    "dumb-init": (frozenset(), 0),
-    "gosu": (frozenset(), 1),
-    "su-exec": (frozenset(), 1),
-    "env": (frozenset({"-u", "-C", "--unset", "--chdir"}), 0),
-}
-_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-
-
-def unwrap(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Assignment]]:
-    """A command without the wrappers around it, and the variables that ``env`` (or ``sudo``) sets for it."""
-    added: list[Assignment] = []
-    while words:
-        name = _basename(words[0])
-        wrapper = _WRAPPERS.get(name)
-        if wrapper is None:
-            break
-        with_value, own = wrapper
-        at = 1
-        while at < len(words) and words[at].value.startswith("-") and len(words[at].value) > 1:
-            option = words[at].value
-            at += 1
-            if option == "--":
-                break
-            if option in with_value:
-                at += 1
-        if name in ("env", "sudo"):
-            while at < len(words):
-                match = _VARIABLE.match(words[at].value)
-                if not match:
-                    break
-                value = value_of_word(words[at]).slice(match.end(), len(words[at].text))
-                added.append(Assignment(match.group(1), value, words[at].span))
-                at += 1
-        words = words[at + own :]
-    return words, added

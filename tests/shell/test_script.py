@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvgate.shell.script import Command, TooLargeError, commands, commands_of_words
+from kvgate.shell.command import Command, TooLargeError
+from kvgate.shell.script import commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Word

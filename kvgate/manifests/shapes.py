@@ -1,0 +1,44 @@
+"""What kind of document a YAML document is, by its shape alone. Cheap, so that only the readers needed are imported."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvgate.manifests.tree import items_at, node_at, text_at
+from kvgate.source.yaml_tree import Mapping, Node, Sequence
+
+KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
+def is_kubernetes(document: Node) -> bool:
+    """Whether a document is a Kubernetes object; one that was repaired may have lost its ``apiVersion``."""
+    kind = text_at(document, "kind")
+    return kind is not None and (node_at(document, "apiVersion") is not None or node_at(document, "spec") is not None)
+
+
+def is_kustomization(document: Node) -> bool:
+    """Whether a document is a kustomization."""
+    kind = text_at(document, "kind")
+    if kind is None:
+        return isinstance(document, Mapping) and any(
+            isinstance(document.get(key), Sequence) for key in ("patches", "patchesStrategicMerge", "patchesJson6902")
+        )
+    version = text_at(document, "apiVersion")  # kustomize itself does not ask for one
+    return kind in ("Kustomization", "Component") and (version is None or version.startswith("kustomize.config.k8s.io"))
+
+
+def is_compose(document: Node) -> bool:
+    """Whether a document is a Compose file: services that are images, builds, commands or extensions."""
+    services = node_at(document, "services")
+    if not isinstance(services, Mapping) or node_at(document, "apiVersion") is not None:
+        return False
+    return any(
+        isinstance(entry.value, Mapping)
+        and any(entry.value.get(key) is not None for key in ("image", "build", "command", "entrypoint", "extends"))
+        for entry in services.items()
+    )
+
+
+def is_serve_config(document: Node) -> bool:
+    """Whether a document is a configuration file of Ray Serve."""
+    return any(node_at(item, "import_path") is not None for item in items_at(document, "applications"))
