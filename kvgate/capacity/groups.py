@@ -32,6 +32,7 @@ class Grouping:
 
     Attributes:
         hybrid: layers of different kinds keep their own block tables; else windows are allocated like full attention.
+        windows: windows have a spec of their own.
         widest_factor: the largest kind's layer count is the group size where it is below this multiple of the
             smallest's (0: always the smallest).
         unify: how unequal pages are made equal: ``never`` (they must be equal), ``ratio`` (block sizes grow by an
@@ -41,11 +42,13 @@ class Grouping:
     """
 
     hybrid: bool = True
+    windows: bool = True
     widest_factor: float = 1.5
     unify: str = "pad"
     uniform_types: bool = True
     block_outermost: bool = False
     merge_buckets: bool = True
+    one_window: bool = True
 
 
 def _key(spec: CacheSpec) -> CacheSpec:
@@ -81,11 +84,11 @@ def _is_uniform_type(specs: Sequence[CacheSpec]) -> bool:
     return all(spec.kind == first.kind and spec.window == first.window for spec in specs)
 
 
-def promote_windows(specs: Sequence[CacheSpec]) -> list[CacheSpec]:
+def promote_windows(specs: Sequence[CacheSpec], *, one_window: bool = True) -> list[CacheSpec]:
     """Windows and chunks allocated like full attention (``_promote_local_kv_cache_specs``).
 
     Raises:
-        GroupingError: the result is still of several kinds.
+        GroupingError: the result is still of several kinds, or has several windows where ``one_window`` holds.
     """
     promoted = list(specs)
     if _is_uniform(promoted) or _is_uniform_type(promoted):
@@ -107,6 +110,8 @@ def promote_windows(specs: Sequence[CacheSpec]) -> list[CacheSpec]:
                 if spec.padded_bytes is not None:
                     plain = replace(plain, padded_bytes=max(spec.padded_bytes, plain.plain_page_bytes))
                 promoted[index] = plain
+    if one_window and len({spec.window for spec in promoted if spec.window is not None}) > 1:
+        raise GroupingError("without the hybrid KV cache manager, all layers must have the same window")
     if not (_is_uniform(promoted) or _is_uniform_type(promoted)):
         raise GroupingError("the hybrid KV cache manager is off, and the layers do not reduce to one kind of cache")
     return promoted
@@ -233,8 +238,11 @@ def group_layers(specs: Sequence[CacheSpec], grouping: Grouping) -> list[SpecGro
     if not specs:
         return []
     layers = list(specs)
+    if not grouping.windows:
+        layers = [replace(spec, kind="full_attention", window=None) if spec.kind == "sliding_window" else spec
+                  for spec in layers]  # fmt: skip
     if not grouping.hybrid:
-        layers = promote_windows(layers)
+        layers = promote_windows(layers, one_window=grouping.one_window)
     if _is_uniform(layers):
         return [SpecGroup(tuple(layers))]
     if grouping.uniform_types and _is_uniform_type(layers):

@@ -347,6 +347,15 @@ class _Layout:
         if self.mamba_padded is not None:
             self.mamba_padded = self.skip_padded
 
+    def checkpoints_of(self, state: State) -> int:
+        """States kept while prefilling, where the kernel stores them."""
+        if state.formula not in self.release.checkpoint_formulas:
+            return 0
+        if state.formula == "kimi_delta":
+            served = self.settings.capability[0] in (9, 10, 12) and not self.settings.cpu
+            return state.checkpoints if served and self.settings.dtype == "bfloat16" else 0
+        return state.checkpoints
+
     # --- one layer
 
     def spec_of(self, layer: Layer, mode: str) -> CacheSpec:
@@ -359,7 +368,7 @@ class _Layout:
                 padded_bytes=self.mamba_padded,
                 state_bytes=state_bytes(layer.state, settings),
                 extra_states=settings.speculative_tokens,
-                checkpoints=layer.state.checkpoints if self.release.checkpoint_blocks else 0,
+                checkpoints=self.checkpoints_of(layer.state),
                 sharded=False,
                 format=(layer.state.formula,),
             )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kvgate.capacity.groups import bytes_per_block
 from kvgate.capacity.release import Release
-from kvgate.capacity.spec import RequestShape, SpecGroup, ceil_div, pages_per_request
+from kvgate.capacity.spec import CacheSpec, RequestShape, SpecGroup, ceil_div, pages_per_request
 from kvgate.records import record
 
 
@@ -21,6 +21,8 @@ class PoolShape:
     groups: tuple[SpecGroup, ...]
     block_bytes: int
     release: Release
+    layers: tuple[CacheSpec, ...] = ()
+    cache_block: int = 16
 
     @classmethod
     def of(
@@ -28,22 +30,29 @@ class PoolShape:
         groups: Sequence[SpecGroup],
         release: Release,
         *,
+        layers: Sequence[CacheSpec] = (),
+        cache_block: int = 16,
         block_outermost: bool = False,
         stages: Sequence[tuple[int, int]] = (),
     ) -> PoolShape:
         """The pool of the pipeline stage with the largest blocks: every stage takes the fewest blocks of all.
 
         Args:
+            layers: the layers before they were grouped.
+            cache_block: the engine's own block size, which releases before 0.11 print a single group's tokens by.
             stages: first and last (excluded) decoder layer of each stage; empty without pipeline parallelism.
         """
         if not groups:
             return cls((), 0, release)
         if len(stages) <= 1:
-            return cls(tuple(groups), bytes_per_block(groups, block_outermost=block_outermost), release)
+            cost = bytes_per_block(groups, block_outermost=block_outermost)
+            return cls(tuple(groups), cost, release, tuple(layers), cache_block)
         parts = [tuple(group.on_stage(*stage) for group in groups) for stage in stages]
         costs = [bytes_per_block(part, block_outermost=block_outermost) for part in parts]
         worst = costs.index(max(costs))
-        return cls(parts[worst], costs[worst], release)
+        first, end = stages[worst]
+        own = tuple(spec for spec in layers if first <= spec.layer < end)
+        return cls(parts[worst], costs[worst], release, own, cache_block)
 
     def request_blocks(self, length: int, shape: RequestShape) -> int:
         """Blocks that one request of ``length`` tokens can hold over all groups."""
@@ -51,12 +60,17 @@ class PoolShape:
 
     def request_bytes(self, length: int, shape: RequestShape) -> int:
         """Memory that the fit check asks for one request."""
-        if self.release.sum_of_groups:
+        check = self.release.fit_check
+        if check == "blocks":
             return self.block_bytes * self.request_blocks(length, shape)
-        return sum(
-            sum(pages_per_request(spec, length, shape) * spec.page_bytes for spec in group.specs)
-            for group in self.groups
-        )
+        uniform = len(self.groups) == 1 and len(set(self.groups[0].specs)) > 1
+        if check == "layers" or uniform:
+            specs = self.layers if check == "layers" else self.groups[0].specs
+            return sum(pages_per_request(spec, length, shape) * spec.page_bytes for spec in specs)
+        largest = max(len(group.specs) for group in self.groups)
+        counted = self.groups[:1] if check == "first_group" else self.groups
+        page = self.groups[0].every[0].page_bytes
+        return largest * page * sum(group.pages_per_request(length, shape) for group in counted)
 
     def blocks_of(self, available_bytes: int) -> int:
         return max(0, available_bytes // self.block_bytes) if self.block_bytes else 1
@@ -67,7 +81,9 @@ class PoolShape:
 
     def max_concurrency(self, blocks: int, length: int, shape: RequestShape) -> float:
         """ "Maximum concurrency for N tokens per request"."""
-        if self.release.sum_of_groups:
+        if self.release.concurrency == "tokens":
+            return self.size_tokens(blocks, length, shape) / length
+        if self.release.concurrency == "blocks":
             return blocks / self.request_blocks(length, shape)
         layers = max(len(group.specs) for group in self.groups)
         page = self.groups[0].every[0].page_bytes if len(self.groups) > 1 else None
@@ -84,6 +100,8 @@ class PoolShape:
         if figure == "concurrency":
             return int(self.max_concurrency(blocks, length, shape) * length)
         smallest = min(spec.block_size for group in self.groups for spec in group.every)
+        if len(self.groups) == 1 and not self.release.at_least("0.11.0"):
+            smallest = self.cache_block
         if figure == "groups":
             return blocks // len(self.groups) * smallest * shape.shards
         return blocks * smallest

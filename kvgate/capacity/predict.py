@@ -125,14 +125,15 @@ class _Run:
             return memory, _UNKNOWN_CACHE, "no", self.reasons, None, {}, geometry.architecture
         self.reasons.extend(settings.reasons)
         stages = pipeline_stages(geometry.num_layers, settings.pipeline_parallel_size, self.release, self.env)
-        pool = PoolShape.of(groups, self.release, block_outermost=layout.block_outermost, stages=stages)
-        shape = RequestShape(
-            in_flight_tokens=settings.in_flight_tokens,
-            encoder_tokens=settings.max_num_batched_tokens,
-            aligned_states=layout.mamba_mode == "align",
-            every_state=layout.mamba_mode == "all",
-            shards=settings.decode_context_parallel_size,
+        pool = PoolShape.of(
+            groups,
+            self.release,
+            layers=layout.specs,
+            cache_block=layout.block_size,
+            block_outermost=layout.block_outermost,
+            stages=stages,
         )
+        shape = request_shape(settings, layout.mamba_mode, self.release)
         resolved = {
             **{dest: value for dest, value in self.arguments.items() if not isinstance(value, Unresolved)},
             **asdict(settings),
@@ -276,11 +277,26 @@ class _Run:
 def _grouping(settings: Settings, release: Release, layout: CacheLayout) -> Grouping:
     return Grouping(
         hybrid=settings.hybrid_manager and release.hybrid_allocator,
+        windows=release.window_specs,
         widest_factor=release.widest_factor,
         unify=release.unify,
         uniform_types=release.uniform_types,
         block_outermost=layout.block_outermost,
         merge_buckets=release.merge_buckets,
+        one_window=release.at_least("0.9.0"),
+    )
+
+
+def request_shape(settings: Settings, mamba_mode: str, release: Release) -> RequestShape:
+    """What bounds a request's blocks in a release."""
+    by_mode = release.state_pages == "mode"
+    return RequestShape(
+        in_flight_tokens=settings.in_flight_tokens,
+        encoder_tokens=settings.max_num_batched_tokens,
+        aligned_states=by_mode and mamba_mode == "align",
+        every_state=mamba_mode == "all" if by_mode else release.state_pages == "length",
+        extra_states=by_mode and (mamba_mode != "all" or release.extra_states_in_all),
+        shards=settings.decode_context_parallel_size,
     )
 
 

@@ -16,6 +16,8 @@ from kvgate.records import record
 Key = tuple[int, ...]
 TokenFigure = Literal["blocks", "groups", "concurrency"]
 Unify = Literal["never", "ratio", "pad"]
+StatePages = Literal["one", "length", "mode"]
+FitCheck = Literal["layers", "first_group", "groups", "blocks"]
 T = TypeVar("T")
 
 
@@ -39,17 +41,24 @@ class Release:
         utilization: default of ``gpu_memory_utilization``.
         token_figure: what "GPU KV cache size" means: ``blocks`` x block size; ``groups`` (blocks // groups x block
             size); ``concurrency`` x max_model_len.
-        sum_of_groups: a request's blocks are summed over the groups; before, its bytes were divided by a block's.
+        fit_check: what the check for one request of ``max_model_len`` adds up: ``layers`` before they are grouped;
+            ``first_group`` alone, times the layers of a group; all ``groups`` likewise; or ``blocks`` of the pool.
+        concurrency: the pool's blocks over a request's ``blocks`` summed over the groups; over its ``bytes`` in units of
+            a block's; or the pool's ``tokens`` over ``max_model_len``.
         null_block: one block is reserved before the fit check.
         in_flight_batches: windows keep the blocks of every batch in flight; before, of one.
         reserve_full_prompt: admission asks for the whole prompt's blocks.
         async_by_default: scheduling overlaps with execution.
         widest_factor, unify, uniform_types, merge_buckets: see :class:`kvgate.capacity.groups.Grouping`.
         hybrid_allocator: layers of different kinds keep their own block tables.
+        window_specs: windows have a spec of their own; before, V1 gave them full attention's.
         chunked_hybrid: so do chunked layers.
         hybrid_caching: prefix caching is on by default for models with recurrent layers.
-        align_mode: recurrent states can be kept at block boundaries (prefix caching).
-        checkpoint_blocks: prefilling keeps one more state.
+        state_pages: recurrent states of a request: ``one``; one per block of its length (``length``); or by the
+            cache mode (``mode``).
+        extra_states_in_all: mode ``all`` counts the states of speculative tokens too.
+        all_mode: mode ``all`` exists.
+        checkpoint_formulas: recurrent layers whose prefilling keeps one more state.
         balanced_stages: the rest of the layers goes to the middle pipeline stages; before, to the last.
         item_floor: the token budget is at least an image's where it must be processed in one batch.
         large_gpu_batches: GPUs with 160 GB and more have their own default token budget.
@@ -60,7 +69,8 @@ class Release:
     engine: Literal["V0", "V1"]
     utilization: float
     token_figure: TokenFigure
-    sum_of_groups: bool
+    fit_check: FitCheck
+    concurrency: Literal["tokens", "bytes", "blocks"]
     null_block: bool
     in_flight_batches: bool
     reserve_full_prompt: bool
@@ -70,10 +80,13 @@ class Release:
     uniform_types: bool
     merge_buckets: bool
     hybrid_allocator: bool
+    window_specs: bool
     chunked_hybrid: bool
     hybrid_caching: bool
-    align_mode: bool
-    checkpoint_blocks: bool
+    state_pages: StatePages
+    extra_states_in_all: bool
+    all_mode: bool
+    checkpoint_formulas: frozenset[str]
     balanced_stages: bool
     item_floor: bool
     large_gpu_batches: bool
@@ -97,9 +110,10 @@ def release_of(version: str) -> Release:
         key=key,
         engine=since("V0", ("0.8.0", "V1")),
         utilization=since(0.9, ("0.20.0", 0.92)),
-        token_figure=since("blocks", ("0.9.0", "groups"), ("0.20.1", "concurrency")),
-        sum_of_groups=since(False, ("0.28.0", True)),
-        null_block=since(False, ("0.30.0", True)),
+        token_figure=since("blocks", ("0.9.1", "groups"), ("0.20.1", "concurrency")),
+        fit_check=_since(key, "layers", (("0.14.0", "first_group"), ("0.19.0", "groups"), ("0.28.0", "blocks"))),
+        concurrency=_since(key, "tokens", (("0.9.1", "bytes"), ("0.28.0", "blocks"))),
+        null_block=since(False, ("0.29.0", True)),
         in_flight_batches=since(False, ("0.26.0", True)),
         reserve_full_prompt=since(False, ("0.19.0", True)),
         async_by_default=since(False, ("0.14.0", True)),
@@ -107,11 +121,18 @@ def release_of(version: str) -> Release:
         unify=since("never", ("0.12.0", "ratio"), ("0.24.0", "pad")),
         uniform_types=since(False, ("0.11.0", True)),
         merge_buckets=since(False, ("0.28.0", True)),
-        hybrid_allocator=since(False, ("0.9.0", True)),
+        hybrid_allocator=since(False, ("0.9.1", True)),
+        window_specs=since(False, ("0.8.2", True)),
         chunked_hybrid=since(False, ("0.16.0", True)),
         hybrid_caching=since(False, ("0.28.0", True)),
-        align_mode=since(False, ("0.16.0", True)),
-        checkpoint_blocks=since(False, ("0.30.0", True)),
+        state_pages=_since(key, "one", (("0.11.1", "length"), ("0.15.0", "mode"))),
+        extra_states_in_all=since(False, ("0.22.0", True)),
+        all_mode=since(True, ("0.32.0", False)),
+        checkpoint_formulas=since(
+            frozenset[str](),
+            ("0.29.0", frozenset({"kimi_delta"})),
+            ("0.30.0", frozenset({"kimi_delta", "mamba2"})),
+        ),
         balanced_stages=since(False, ("0.8.0", True)),
         item_floor=since(False, ("0.22.0", True)),
         large_gpu_batches=since(False, ("0.28.0", True)),

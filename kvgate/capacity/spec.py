@@ -108,13 +108,15 @@ class RequestShape:
 
     ``in_flight_tokens`` are scheduled but not settled (windows keep their blocks for them), ``encoder_tokens`` the
     encoder's budget, ``aligned_states`` whether recurrent states are kept at block boundaries (mode ``align``),
-    ``every_state`` at every boundary (mode ``all``), ``shards`` the decode context parallel size.
+    ``every_state`` at every boundary (mode ``all``), ``extra_states`` whether those of speculative tokens count,
+    ``shards`` the decode context parallel size.
     """
 
     in_flight_tokens: int
     encoder_tokens: int
     aligned_states: bool = False
     every_state: bool = False
+    extra_states: bool = True
     shards: int = 1
 
 
@@ -127,11 +129,10 @@ def pages_per_request(spec: CacheSpec, length: int, shape: RequestShape) -> int:
     if spec.kind == "chunked_local_attention":
         return ceil_div(min((spec.window or 0) + shape.in_flight_tokens, length), size)
     if spec.kind == "mamba":
+        extra = spec.extra_states if shape.extra_states else 0
         if shape.every_state:
-            return ceil_div(length, size) + spec.extra_states
-        if shape.aligned_states:
-            return 2 + spec.extra_states + spec.checkpoints
-        return 1 + spec.extra_states
+            return ceil_div(length, size) + extra
+        return (2 + spec.checkpoints if shape.aligned_states else 1) + extra
     if spec.kind == "cross_attention":
         return ceil_div(shape.encoder_tokens, size)
     if spec.kind == "ring":
