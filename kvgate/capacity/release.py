@@ -43,8 +43,8 @@ class Release:
             size); ``concurrency`` x max_model_len.
         fit_check: what the check for one request of ``max_model_len`` adds up: ``layers`` before they are grouped;
             ``first_group`` alone, times the layers of a group; all ``groups`` likewise; or ``blocks`` of the pool.
-        concurrency: the pool's blocks over a request's ``blocks`` summed over the groups; over its ``bytes`` in units of
-            a block's; or the pool's ``tokens`` over ``max_model_len``.
+        concurrency: the pool's blocks over a request's ``blocks`` summed over the groups; over its ``bytes`` in units
+            of a block's; or the pool's ``tokens`` over ``max_model_len``.
         null_block: one block is reserved before the fit check.
         in_flight_batches: windows keep the blocks of every batch in flight; before, of one.
         reserve_full_prompt: admission asks for the whole prompt's blocks.
