@@ -57,20 +57,25 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "CloneSet": Workload(("spec", "template")),
 }
 
-# Resources that count devices, and those that measure out a part of one.
-_ACCELERATOR: Final = re.compile(
-    r"(?:^|[./-])(?:gpu|gpus|gpu\.shared|mig-[0-9a-z.+-]+|tpu|gaudi|neuron|neuroncore|neurondevice|npu|ascend[0-9a-z-]*"
-    r"|dcu|i915|xe|vgpu|vgpu-number|gpu-count|gcu|mlu[0-9-]*|hpu|xpu)$",
-    re.IGNORECASE,
-)
-_SHARE: Final = re.compile(
-    r"(?:gpumem|gpucores|gpu-mem|gpu-core|gpumem-percentage|vcuda-core|vcuda-memory|vgpu-memory|vgpu-cores)"
-    r"(?:[-.][a-z]+)*$",
-    re.IGNORECASE,
-)
-_MACHINE_LABEL: Final = re.compile(
-    r"gpu|accelerator|instance-type|instance-family|machine|nodepool|tpu|cuda", re.IGNORECASE
-)
+# Last parts of the names of resources that count devices, and of those that measure out a part of one.
+_DEVICES: Final = frozenset(
+    {
+        "dcu", "gaudi", "gcu", "gpu", "gpu-count", "gpu.shared", "gpus", "hpu", "i915", "neuron", "neuroncore",
+        "neurondevice", "npu", "tpu", "vgpu", "vgpu-number", "xe", "xpu",
+    }
+)  # fmt: skip
+_DEVICE_FAMILIES: Final = ("mig-", "ascend", "mlu")
+_SHARES: Final = ("gpumem", "gpucores", "gpu-mem", "gpu-core", "vcuda-", "vgpu-memory", "vgpu-cores")
+_MACHINE_WORDS: Final = ("accelerator", "cuda", "gpu", "instance-family", "instance-type", "machine", "nodepool", "tpu")
+
+
+def _is_share(resource: str) -> bool:
+    return resource.rpartition("/")[2].lower().startswith(_SHARES)
+
+
+def _is_device(resource: str) -> bool:
+    name = resource.rpartition("/")[2].lower()
+    return name in _DEVICES or name.startswith(_DEVICE_FAMILIES)
 
 
 def read_kubernetes(
@@ -285,7 +290,7 @@ class Pod:
                 if key and values and text_at(expression, "operator") == "In":
                     yield NodeHint(key, values, expression.span)
         for entry in entries_at(self.template, "metadata", "labels"):
-            if isinstance(entry.value, Scalar) and _MACHINE_LABEL.search(entry.key.value):
+            if isinstance(entry.value, Scalar) and any(word in entry.key.value.lower() for word in _MACHINE_WORDS):
                 yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
 
     def shared_memory(self, container: Node) -> SharedMemory | None:
@@ -409,13 +414,13 @@ class Environment:
                 continue
             value = expand_kubernetes(item.text, self.values, reason=self.reason, keep_unknown=script)
             # what a shell reads it expands itself
-            in_script = script or "\n" in value.value.strip() or _LOOKS_LIKE_SCRIPT.search(value.value) is not None
+            in_script = script or "\n" in value.value.strip() or re.search(_LOOKS_LIKE_SCRIPT, value.value) is not None
             words.append((value if in_script else mark_placeholders(value)).word())
             script = script or re.fullmatch(r"-[a-zA-Z]*c", item.value) is not None
         return tuple(words)
 
 
-_LOOKS_LIKE_SCRIPT: Final = re.compile(r"(?:vllm serve|vllm\.entrypoints|exec) .*\s")
+_LOOKS_LIKE_SCRIPT: Final = r"(?:vllm serve|vllm\.entrypoints|exec) .*\s"
 
 
 def _unknown(entry: Node, written: str, reason: str) -> Value:
@@ -436,9 +441,9 @@ def accelerator_requests(container: Node) -> tuple[tuple[GpuRequest, ...], tuple
         for entry in entries_at(container, "resources", section):
             name, node = entry.key.value, entry.value
             span = _pair(entry.key.span, node.span)
-            if _SHARE.search(name) and isinstance(node, Scalar):
+            if _is_share(name) and isinstance(node, Scalar):
                 shares.setdefault(name, NodeHint(name, (node.value,), span))
-            elif _ACCELERATOR.search(name):
+            elif _is_device(name):
                 count = scalar_int(node)
                 reason = None if count is not None else f"{node.span.text} is not stated as a number"
                 requests.setdefault(name, GpuRequest(name, count, span, reason))

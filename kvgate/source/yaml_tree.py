@@ -24,14 +24,17 @@ MAX_REPAIRS: Final = 24
 MAX_REPAIRED_CHARACTERS: Final = 400_000
 MAX_EXPANDED_NODES: Final = 200_000
 
-_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_INDENTED_SEPARATOR = re.compile(r"^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
-_GO_TEMPLATE = re.compile(
+# Kept as text: only some files need them, and compiling them all costs more than reading a small file.
+_SEPARATOR: Final = r"(?m)^---(?=\s|$)"
+_INDENTED_SEPARATOR: Final = r"(?m)^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)"
+_PLACEHOLDER: Final = r"\{\{[^{}\n]*\}\}"
+_GO_TEMPLATE: Final = (
     r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b"
     r"|\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b"
 )
-_COMMENT_LINES = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_COMMENT_LINES: Final = r"(?m)^[ \t]*#.*$"
+_PROPERTIES: Final = r"(?:[&!]\S*\s+)+"
+_ESCAPE: Final = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|[^\r\n])"
 
 
 @record
@@ -162,15 +165,17 @@ def is_go_template(text: str) -> bool:
     """
     if "{{" not in text:
         return False
-    text = _COMMENT_LINES.sub(lambda match: match.group().replace("{{", "xx"), text)  # values files quote them there
+    text = re.sub(
+        _COMMENT_LINES, lambda match: match.group().replace("{{", "xx"), text
+    )  # values files quote them there
     return any(not inside for inside in _inside_scalars(text, _GO_TEMPLATE))
 
 
-def _inside_scalars(text: str, pattern: re.Pattern[str]) -> Iterator[bool]:
+def _inside_scalars(text: str, pattern: str) -> Iterator[bool]:
     """For each match whether it begins within a scalar; false for the rest of a text that is no YAML."""
     import yaml
 
-    starts = [match.start() for match in pattern.finditer(text)]
+    starts = [match.start() for match in re.finditer(pattern, text)]
     found = 0
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if starts else ():
@@ -193,7 +198,7 @@ def parse_yaml(file: SourceFile) -> YamlStream:
     except _RefusedError:
         problems.clear()
     documents = []
-    starts = [match.start() for match in _SEPARATOR.finditer(text)]
+    starts = [match.start() for match in re.finditer(_SEPARATOR, text)]
     bounds = [0, *[at for at in starts if at > 0], len(text)]
     for start, end in pairwise(bounds):
         found: list[YamlProblem] = []
@@ -263,7 +268,7 @@ def _neutral(text: str) -> str:
     """Placeholders such as ``{{HF_TOKEN}}`` with their braces made inert; every offset stays."""
     if "{{" not in text:
         return text
-    return _PLACEHOLDER.sub(lambda match: "__" + match.group()[2:-2] + "__", text)
+    return re.sub(_PLACEHOLDER, lambda match: "__" + match.group()[2:-2] + "__", text)
 
 
 class _RefusedError(Exception):
@@ -306,7 +311,7 @@ def _repaired(
     file: SourceFile, text: str, base: int, problems: list[YamlProblem], refused: _RefusedError
 ) -> list[Node]:
     """Read a broken document with the refused lines set aside."""
-    separators = [match.start() for match in _INDENTED_SEPARATOR.finditer(text)]
+    separators = [match.start() for match in re.finditer(_INDENTED_SEPARATOR, text)]
     if separators:
         bounds = [0, *separators, len(text)]
         problems.append(YamlProblem("syntax", refused.message, file.line_span(file.position(base + refused.start)[0])))
@@ -507,18 +512,12 @@ class _Builder:
         return Span(self.file, self.base + min(start, self.length), max(end, self.base + min(start, self.length)))
 
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
-
-
 def _without_properties(span: Span, style: str) -> Span:
     """The span of a scalar without the anchor and tag before it."""
-    match = _PROPERTIES.match(span.text)
+    match = re.match(_PROPERTIES, span.text)
     if match and match.end() < span.end - span.start:
         return Span(span.file, span.start + match.end(), span.end)
     return span
-
-
-_ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|[^\r\n])")
 
 
 def _text_of(scalar: Scalar) -> Text:
@@ -610,7 +609,7 @@ def _align(scalar: Scalar, value: str) -> Text:
             at = stop
             continue
         if style == '"' and raw == "\\":
-            match = _ESCAPE.match(source, at, end)
+            match = re.compile(_ESCAPE).match(source, at, end)
             if not match:
                 return Text.at(value, span)
             if match.group()[1] in "\r\n":
