@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES: Final = 5_000_000
 MAX_DIRECTORY_DEPTH: Final = 60
-SUFFIXES: Final = frozenset({".yaml", ".yml"})
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 # Directories that hold other people's files or none of the project's own.
 SKIPPED_DIRECTORIES: Final = frozenset(
@@ -40,11 +40,13 @@ class Collection:
         files: decoded files in the order of their paths, each once.
         left_out: files that were named, or would have been read, and were not.
         missing: named paths that do not exist.
+        named: paths of files that were named rather than found in a directory.
     """
 
     files: tuple[SourceFile, ...]
     left_out: tuple[LeftOut, ...]
     missing: tuple[str, ...]
+    named: frozenset[str] = frozenset()
 
 
 @record
@@ -54,6 +56,7 @@ class _Collector:
     files: dict[str, SourceFile] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
 
 
 def collect(paths: Sequence[Path | str], root: Path, *, exclude: Iterable[str] = ()) -> Collection:
@@ -81,6 +84,7 @@ def collect(paths: Sequence[Path | str], root: Path, *, exclude: Iterable[str] =
         tuple(collector.files[path] for path in sorted(collector.files)),
         tuple(LeftOut(path, collector.left_out[path]) for path in sorted(collector.left_out)),
         tuple(collector.missing),
+        frozenset(collector.named),
     )
 
 
@@ -154,6 +158,8 @@ def _excluded(collector: _Collector, path: Path, is_directory: bool) -> bool:
 
 def _take(collector: _Collector, path: Path, *, named: bool) -> None:
     shown = shown_path(path, collector.root)
+    if named:
+        collector.named.add(shown)
     if shown in collector.files:
         return
     try:
@@ -170,6 +176,8 @@ def _take(collector: _Collector, path: Path, *, named: bool) -> None:
     except OSError as error:
         collector.left_out[shown] = f"cannot be read: {_reason(error)}"
         return
+    if not named and shown.lower().endswith(".json") and not _may_be_manifest(data):
+        return  # most JSON is data of other programs
     try:
         file = SourceFile.from_bytes(shown, data)
     except UnicodeDecodeError:
@@ -181,6 +189,10 @@ def _take(collector: _Collector, path: Path, *, named: bool) -> None:
         collector.left_out[shown] = "a binary file"
         return
     collector.files[shown] = file
+
+
+def _may_be_manifest(data: bytes) -> bool:
+    return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
 
 
 def _reason(error: OSError) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
-from kvgate.manifests.launch import Container, Start, environment_of, find_requirement, find_starts
+from kvgate.manifests.launch import Container, Start, environment_of, find_requirement, find_starts, why_unread
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
@@ -146,6 +146,8 @@ class _Service:
         except TooLargeError as error:
             yield Unread(f"{error} is not read", node.span, serves=True)
             return
+        if not starts and (reason := why_unread(container)):
+            yield Unread(reason, self.entry.key.span)
         for number, start in enumerate(starts):
             yield self.unit(name, start, number, container, environment, spans, requests)
 

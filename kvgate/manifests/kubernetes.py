@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import flag_name
-from kvgate.manifests.launch import Argument, Container, Start, environment_of, find_requirement, find_starts
+from kvgate.manifests.launch import (
+    Argument,
+    Container,
+    Start,
+    environment_of,
+    find_requirement,
+    find_starts,
+    why_unread,
+)
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
@@ -204,6 +212,8 @@ class Pod:
         except TooLargeError as error:
             yield Unread(f"{error} is not read", node.span, serves=True)
             return
+        if not starts and (reason := why_unread(container)):
+            yield Unread(reason, node.span)
         for number, start in enumerate(starts):
             devices = requests if self.devices is None or not requests else self.devices
             yield self.unit(node, container, start, number, environment, devices, shares)

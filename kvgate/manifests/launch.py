@@ -127,6 +127,18 @@ def find_starts(container: Container) -> list[Start]:
     return []
 
 
+def why_unread(container: Container) -> str | None:
+    """Why a container in which no start was found may still serve: a vLLM image that runs a script nobody can read."""
+    image = container.image.value if container.image else ""
+    words = (*(container.command or ()), *container.arguments)
+    if not words or not container.accelerated or not is_vllm_image(image):
+        return None
+    script = _script(words)
+    if script is None or (container.find is not None and container.find(script.value) is not None):
+        return None
+    return f"{script.value}, which a vLLM image runs here, is not among the files read"
+
+
 def starts_of_script(text: Text | Value, environment: Mapping[str, Value], find: Find | None = None) -> list[Start]:
     """The vLLM servers that a whole shell script starts.
 

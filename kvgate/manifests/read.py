@@ -38,6 +38,7 @@ def read_tree(
     root: Path | None = None,
     *,
     lookup: Callable[[str], SourceFile | None] | None = None,
+    named: frozenset[str] = frozenset(),
 ) -> Reading:
     """Read every file of a run.
 
@@ -45,6 +46,8 @@ def read_tree(
         files: what was collected, in the order in which units are reported.
         root: the directory below which files that these name (``.env``, mounted scripts) are looked up.
         lookup: looks such files up elsewhere (a git snapshot), by path relative to the root.
+        named: paths of files that must be readable whatever they hold; of the others, those that cannot start vLLM are
+            not parsed.
     """
     tree = Tree(files, root, lookup)
     kustomize = Kustomize(tree)
@@ -52,7 +55,7 @@ def read_tree(
     unread: list[Unread] = []
     matter = [_MATTERS.search(file.text) is not None for file in files]
     for file, matters in zip(files, matter, strict=True):
-        if not matters and not (any(matter) and kustomize.concerns(file.path)):
+        if not matters and file.path not in named and not (any(matter) and kustomize.concerns(file.path)):
             continue
         for found in read_file(tree, file, kustomize):
             if isinstance(found, ServeUnit):

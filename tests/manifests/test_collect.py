@@ -48,6 +48,17 @@ def test_a_named_file_is_read_whatever_it_is_called(tmp_path: Path) -> None:
     assert shown(collect([tmp_path / "vendor/a.yaml"], tmp_path, exclude=["vendor/**"])) == ["vendor/a.yaml"]
 
 
+def test_json_is_read_where_it_may_be_a_manifest(tmp_path: Path) -> None:
+    write(tmp_path, "package.json", text='{"name": "vllm-ui"}')
+    write(tmp_path, "pod.json", text='{"kind": "Pod", "spec": {"containers": [{"image": "vllm/vllm-openai"}]}}')
+    found = collect([tmp_path], tmp_path)
+    assert shown(found) == ["pod.json"]
+    assert found.named == frozenset()
+    named = collect([tmp_path / "package.json"], tmp_path)
+    assert shown(named) == ["package.json"]
+    assert named.named == {"package.json"}
+
+
 def test_a_missing_path_is_told(tmp_path: Path) -> None:
     found = collect([tmp_path / "absent", tmp_path], tmp_path)
     assert found.missing == (str(tmp_path / "absent"),)

@@ -245,7 +245,11 @@ def test_a_launch_script_that_is_not_at_hand() -> None:
     assert found.storage_model.value == "org/m"
     assert found.words[0].splits
     assert found.words[0].unresolved[0].reason == "the script is not among the files read"
-    assert units(text.replace("MODEL_ID", "OTHER")) == []
+    unknown = reading(text.replace("MODEL_ID", "OTHER"))
+    assert unknown.units == ()
+    assert [(item.reason, item.span.line) for item in unknown.unread] == [
+        ("/app/start.sh, which a vLLM image runs here, is not among the files read", 7)
+    ]
 
 
 def test_a_scripts_size_is_bounded() -> None:
@@ -432,6 +436,21 @@ def test_a_broken_file_still_gives_its_servers() -> None:
     assert [item.id for item in found.units] == ["Deployment/ai/llm/vllm"]
     (unread,) = found.unread
     assert (unread.rule, unread.span.line, unread.serves) == ("unparsable-manifest", 22, True)
+
+
+def test_a_named_file_must_be_readable_whatever_it_holds() -> None:
+    file = SourceFile("f.yaml", "a: [1\nb: 2\n")
+    assert read_tree([file]) == Reading((), ())
+    (unread,) = read_tree([file], named=frozenset({"f.yaml"})).unread
+    assert (unread.rule, unread.span.line, unread.serves) == ("unparsable-manifest", 2, False)
+
+
+def test_json_manifests() -> None:
+    text = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},\n'
+    text += ' "spec": {"containers": [{"name": "c", "command": ["vllm", "serve", "m", "--port", "80"]}]}}\n'
+    found = unit(text)
+    assert words(found) == "m --port 80"
+    assert found.words[2].span.text == "80"
 
 
 def test_a_misplaced_first_line() -> None:
