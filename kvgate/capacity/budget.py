@@ -9,15 +9,17 @@ computed are fitted to public start-ups (``data/calibration.json``, made by ``te
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cache
 from importlib.resources import files as package_files
 from typing import Any, Final
 
-from packaging.version import Version
-
+from kvgate.capacity.load_time import LoadedModel, describe_loading
 from kvgate.capacity.prediction import Memory, Quantity
+from kvgate.capacity.profile_run import ProfileRun, describe_profile_run, second_runner
+from kvgate.capacity.release import Release, release_of
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
 from kvgate.models.model import Model
@@ -35,7 +37,8 @@ class BudgetInputs:
         resolved: the effective engine arguments of the release, by their names.
         version: the vLLM release.
         total: the GPU's memory as the driver reports it.
-        weight_bytes: parameters on the largest rank, None when not known.
+        weight_bytes: weights on the largest rank as measured ("Model loading took"), None to compute them. The
+            parameters' own bytes count as computed.
         env: the server's environment.
     """
 
@@ -49,9 +52,28 @@ class BudgetInputs:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+@record
+class BudgetParts:
+    """The budget before the fitted coefficients: what ``fit_budget.py`` fits on.
+
+    Attributes:
+        loaded: what loading the model takes; ``run`` the profile run.
+        place: class of what lies outside torch (GPU, ranks, release); ``graphs`` class of CUDA graphs, None where the
+            release does not count them.
+        platform: ``discrete``, ``unified`` or ``amd``.
+    """
+
+    loaded: LoadedModel
+    run: ProfileRun
+    place: str
+    graphs: str | None
+    layers: int
+    platform: str
+
+
 @cache
 def calibration() -> Mapping[str, Any]:
-    """Coefficients and residual quantiles as ``fit_budget.py`` wrote them."""
+    """Coefficients and residual spreads as ``fit_budget.py`` wrote them."""
     text = package_files("kvgate.capacity").joinpath("data/calibration.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
@@ -59,67 +81,192 @@ def calibration() -> Mapping[str, Any]:
 
 def estimate_budget(inputs: BudgetInputs) -> Memory:
     """Every term of the budget with its bounds; unknown where an input is."""
-    resolved = inputs.resolved
-    utilization = float(resolved.get("gpu_memory_utilization") or 0.9)
-    requested = _scaled(inputs.total, utilization)
-    if inputs.weight_bytes is None:
-        weights = Quantity.unknown("the bytes of the weights are not known")
-    else:
-        low, middle, high = (int(inputs.weight_bytes * factor) for factor in (0.998, 1.004, 1.03))
-        weights = Quantity(middle, low, high, "calibrated", "parameters, buffers and repacking")
-    activation = _activation(inputs)
-    tensor = int(resolved.get("tensor_parallel_size") or 1)
-    middle = int((0.08 if tensor == 1 else 0.9) * GIB)
-    non_torch = Quantity(middle, middle // 3, middle * 2, "calibrated", "CUDA context and libraries, NCCL buffers")
-    graphs = Quantity.exact(0, "CUDA graphs are not part of this release's budget")
-    if _counts_graphs(inputs):
-        graphs = Quantity(int(0.4 * GIB), int(0.05 * GIB), int(1.2 * GIB), "calibrated", "CUDA graphs")
-    available = _difference(requested, (weights, activation, non_torch, graphs))
-    return Memory(inputs.total, requested, weights, inputs.weight_bytes, activation, non_torch, graphs, available)
+    return budget_of(inputs, describe_budget(inputs), calibration())
 
 
-def _scaled(total: Quantity, utilization: float) -> Quantity:
-    if total.bytes is None:
-        return Quantity.unknown("the GPU's memory is not known")
-
-    def scale(value: int | None) -> int | None:
-        return None if value is None else int(value * utilization)
-
-    return Quantity(scale(total.bytes), scale(total.low), scale(total.high), total.basis, f"total x {utilization:g}")
-
-
-def _activation(inputs: BudgetInputs) -> Quantity:
-    geometry = inputs.geometry
-    sequences = inputs.resolved.get("max_num_seqs")
-    tokens = inputs.resolved.get("max_num_batched_tokens")
-    if geometry is None or sequences is None or tokens is None:
-        return Quantity.unknown("the activation peak needs the model's shape, max_num_seqs and the token budget")
-    sampler = 38.5 * min(int(sequences), int(tokens)) * geometry.vocab_size
-    forward = int(tokens) * (10 * geometry.hidden_size + 4 * geometry.intermediate_size) * 2
-    peak = max(sampler, forward)
-    return Quantity(
-        int(peak), int(0.7 * peak), int(1.5 * peak), "calibrated", "the larger of sampler warm-up and forward pass"
+def describe_budget(inputs: BudgetInputs) -> BudgetParts | None:
+    """The computed parts; None where the model's shape is not known."""
+    geometry, resolved = inputs.geometry, inputs.resolved
+    if geometry is None or resolved.get("max_num_seqs") is None or resolved.get("max_num_batched_tokens") is None:
+        return None
+    release = release_of(inputs.version)
+    ranks = int(resolved.get("tensor_parallel_size") or 1) * int(resolved.get("pipeline_parallel_size") or 1)
+    run = describe_profile_run(geometry, resolved, release, inputs.env)
+    return BudgetParts(
+        loaded=describe_loading(inputs.model, geometry, resolved, inputs.gpu, inputs.weight_bytes, inputs.version),
+        run=run,
+        place=_place(inputs.gpu, inputs.total.bytes, run.engine, release, ranks),
+        graphs=_graphs(geometry, resolved, release, inputs.env),
+        layers=geometry.num_layers,
+        platform=_platform(inputs.gpu),
     )
 
 
-def _counts_graphs(inputs: BudgetInputs) -> bool:
-    """CUDA graphs are part of the budget from 0.20 on, before that (0.18, 0.19) on request."""
-    if inputs.resolved.get("enforce_eager"):
-        return False
-    version = Version(inputs.version.split("+")[0])
-    wish = inputs.env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
-    if version < Version("0.18"):
-        return False
-    if wish is not None:
-        return wish not in ("0", "false", "False", "")
-    return version >= Version("0.20")
+def _platform(gpu: Gpu | None) -> str:
+    if gpu is not None and gpu.unified_memory:
+        return "unified"
+    return "amd" if gpu is not None and gpu.vendor == "amd" else "discrete"
 
 
-def _difference(requested: Quantity, terms: tuple[Quantity, ...]) -> Quantity:
+#: Memory that only data-centre parts with NVSwitch have.
+_SWITCHED_BYTES: Final = 100 * GIB
+
+
+def _place(gpu: Gpu | None, total_bytes: int | None, engine: str, release: Release, ranks: int) -> str:
+    """Class of the memory outside torch: the CUDA context, NCCL's buffers."""
+    engine = engine.lower()
+    late = ", 0.26 and later" if release.at_least("0.26.0") else ""
+    if ranks == 1:
+        return f"{engine}, one rank{late}"
+    # NVSwitch nodes (Hopper and Blackwell data-centre parts) get NCCL's multicast buffers.
+    if gpu is None:
+        fabric = (total_bytes or 0) > _SWITCHED_BYTES
+    else:
+        fabric = gpu.compute_capability in ((9, 0), (10, 0), (10, 3))
+    size = "more ranks" if ranks > 2 else "two ranks"
+    return f"{engine}, {size}" + (", NVSwitch" if fabric else "") + (late if ranks == 2 else "")
+
+
+def _graphs(
+    geometry: ModelGeometry, resolved: Mapping[str, Any], release: Release, env: Mapping[str, str]
+) -> str | None:
+    """CUDA graphs are part of the budget from 0.20 on, before that (0.18, 0.19) on request.
+
+    The first release of the second model runner that estimates them is 0.29 (``v1/worker/gpu/cudagraph_utils.py``).
+    """
+    if resolved.get("enforce_eager") or resolved.get("pooling") or not release.at_least("0.18.0"):
+        return None
+    wish = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+    counted = release.at_least("0.20.0") if wish is None else wish not in ("0", "")
+    if not counted:
+        return None
+    if second_runner(geometry, resolved, release, env):
+        return "second runner" if release.at_least("0.29.0") else None
+    return "first runner"
+
+
+def budget_of(inputs: BudgetInputs, parts: BudgetParts | None, table: Mapping[str, Any]) -> Memory:
+    """The budget by one set of coefficients."""
+    requested = _requested(inputs)
+    if parts is None:
+        why = "the model's shape, max_num_seqs or the token budget is not known"
+        unknown = Quantity.unknown(why)
+        return Memory(inputs.total, requested, unknown, None, unknown, unknown, unknown, unknown)
+    weights = _weights(parts, table)
+    activation = _activation(parts.run, table)
+    non_torch = _non_torch(parts, table)
+    graphs = _graph_term(parts, table)
+    terms = (weights, activation, non_torch, graphs)
+    available = _difference(requested, terms, parts.platform, table)
+    return Memory(
+        inputs.total, requested, weights, parts.loaded.parameters_bytes, activation, non_torch, graphs, available
+    )
+
+
+def _requested(inputs: BudgetInputs) -> Quantity:
+    """total x utilization (``v1/worker/utils.py:request_memory``: rounded up from 0.11 on, down before)."""
+    total = inputs.total
+    utilization = inputs.resolved.get("utilization", inputs.resolved.get("gpu_memory_utilization"))
+    if total.bytes is None:
+        return Quantity.unknown("the GPU's memory is not known")
+    if utilization is None:
+        return Quantity.unknown("gpu_memory_utilization is not known")
+    share = float(utilization)
+    whole = math.ceil if release_of(inputs.version).at_least("0.11.0") else int
+
+    def scale(value: int | None) -> int | None:
+        return None if value is None else whole(value * share)
+
+    formula = f"{total.bytes / GIB:.2f} GiB x {share:g}"
+    return Quantity(scale(total.bytes), scale(total.low), scale(total.high), total.basis, formula)
+
+
+def _spread(middle: float, spread: Mapping[str, float], formula: str) -> Quantity:
+    """A fitted term: ``share`` of it and a constant on either side."""
+    width = spread["share"] * abs(middle) + spread["gib"] * GIB
+    return Quantity(int(middle), max(0, int(middle - width)), int(middle + width), "calibrated", formula)
+
+
+def _weights(parts: BudgetParts, table: Mapping[str, Any]) -> Quantity:
+    loaded = parts.loaded
+    if loaded.measured_bytes is not None:
+        return Quantity.exact(loaded.measured_bytes, "measured", basis="measured")
+    if loaded.parameters_bytes is None:
+        return Quantity.unknown(loaded.formula or "the weights are not known")
+    quantity = _spread(loaded.bytes, table["weights"][loaded.storage], loaded.formula)
+    low = (quantity.low or 0) - max(0, loaded.parameters_bytes - (loaded.parameters_low or loaded.parameters_bytes))
+    high = (quantity.high or 0) + max(0, (loaded.parameters_high or loaded.parameters_bytes) - loaded.parameters_bytes)
+    return Quantity(quantity.bytes, max(0, low), high, "calibrated", quantity.formula)
+
+
+def peak_bytes(run: ProfileRun, table: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The sampler's, the language model's and the encoder's peak."""
+    sampler = run.logits * table["sampler"][run.sampler] + run.hidden_bytes
+    forward = table["forward"]["experts" if run.experts else "dense"] * run.mlp_bytes + run.residual_bytes
+    forward += run.latent_bytes
+    if run.encoder is None:
+        return sampler, forward, 0.0
+    kept = run.encoder.cache_bytes
+    return sampler + kept, forward + kept, table["forward"]["encoder"] * run.encoder.forward_bytes
+
+
+def _activation(run: ProfileRun, table: Mapping[str, Any]) -> Quantity:
+    sampler, forward, encoder = peak_bytes(run, table)
+    peak = max(sampler, forward, encoder)
+    if peak == sampler:
+        formula, kind = f"sampler warm-up of {run.sequences} sequences x vocabulary", f"sampler, {run.sampler}"
+    elif peak == forward:
+        formula, kind = f"forward pass of {run.tokens} tokens", "forward"
+    else:
+        formula, kind = "the encoder's largest batch", "encoder"
+    if run.encoder is not None and peak != encoder:
+        formula += f", beside embeddings of {run.encoder.budget_tokens} encoder tokens"
+    spread = table["activation"][kind]
+    if run.encoder is not None and not run.encoder.known:
+        spread = table["activation"]["unknown encoder"]
+    quantity = _spread(peak, spread, formula)
+    if run.maybe_flashinfer and peak == sampler:
+        other = max(
+            sampler - run.logits * (table["sampler"]["sort"] - table["sampler"]["flashinfer"]), forward, encoder
+        )
+        quantity = Quantity(quantity.bytes, min(quantity.low or 0, int(other)), quantity.high, "calibrated", formula)
+    return quantity
+
+
+def _non_torch(parts: BudgetParts, table: Mapping[str, Any]) -> Quantity:
+    row = table["non_torch"][parts.place]
+    return _spread(row["middle"] * GIB, row, f"CUDA context, libraries and NCCL ({parts.place})")
+
+
+def _graph_term(parts: BudgetParts, table: Mapping[str, Any]) -> Quantity:
+    if parts.graphs is None:
+        return Quantity.exact(0, "CUDA graphs are not part of this release's budget")
+    row = table["graphs"][parts.graphs]
+    return _spread(row["layer"] * GIB * parts.layers, row, f"CUDA graphs of {parts.layers} layers, estimated")
+
+
+def _difference(requested: Quantity, terms: tuple[Quantity, ...], platform: str, table: Mapping[str, Any]) -> Quantity:
+    """What is left.
+
+    The terms' bounds add up like independent errors; what the terms do not explain of the start-ups is a share of the
+    pool. Where host and GPU share the memory, reading the weights leaves a part of them in the host's page cache, which
+    the engine counts as its own use.
+    """
     unknown = next((term for term in (requested, *terms) if term.bytes is None), None)
     if unknown is not None:
         return Quantity.unknown(unknown.formula)
-    middle = (requested.bytes or 0) - sum(term.bytes or 0 for term in terms)
-    low = (requested.low or 0) - sum(term.high or 0 for term in terms)
-    high = (requested.high or 0) - sum(term.low or 0 for term in terms)
-    return Quantity(middle, low, high, "calibrated", "requested - weights - activation peak - non-torch - CUDA graphs")
+    row = table["available"][platform]
+    others = row["other"] * GIB + row["cached"] * (terms[0].bytes or 0)
+    middle = (requested.bytes or 0) - sum(term.bytes or 0 for term in terms) - int(others)
+    rest = (row["share"] * abs(middle), row["gib"] * GIB, others)
+    below = _together((*((term.high or 0) - (term.bytes or 0) for term in terms), *rest))
+    above = _together((*((term.bytes or 0) - (term.low or 0) for term in terms), *rest))
+    low = middle - int(below) - ((requested.bytes or 0) - (requested.low or 0))
+    high = middle + int(above) + ((requested.high or 0) - (requested.bytes or 0))
+    formula = "requested - weights - activation peak - outside torch - CUDA graphs"
+    return Quantity(middle, low, high, "calibrated", formula)
+
+
+def _together(widths: Iterable[float]) -> float:
+    """Independent errors add up as squares."""
+    return math.sqrt(sum(width * width for width in widths))

@@ -1,4 +1,4 @@
-"""What "Model loading took" adds to the parameters.
+"""What "Model loading took" comes to.
 
 The engine prints the memory torch has allocated after loading: the parameters with the allocator's rounding, the
 rotary tables, the copies latent attention makes of its up projection, adapter slots and a draft model.
@@ -7,11 +7,126 @@ rotary tables, the copies latent attention makes of its up projection, adapter s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from kvgate.capacity.encoder_profile import limited_to_none
+from kvgate.capacity.release import release_of
+from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
+from kvgate.models.model import Model
+from kvgate.models.weights import WeightEstimate, parameter_bytes
+from kvgate.records import record
 
-_HALF = 2
+GIB: Final = 2**30
+_HALF: Final = 2
+#: ``rotary_embedding/mrope.py``: the table covers four times the positions.
+_MROPE_FACTOR: Final = 4
+_MROPE_TYPES: Final = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe", "qwen3_5", "qwen3_5_moe",
+     "glm4v", "glm4v_moe", "ernie4_5_vl_moe"}
+)  # fmt: skip
+#: Triton's MXFP4 experts on Hopper pad 2,880 rows to 3,072 (``layers/quantization/utils/mxfp4_utils.py``).
+_PADDED_EXPERTS: Final = 3_072 / 2_880 - 1
+
+
+@record
+class LoadedModel:
+    """The weights of the largest rank as loaded.
+
+    Attributes:
+        parameters_bytes: parameters alone, with their bounds; None when not known.
+        bytes: with everything that loading adds.
+        measured_bytes: the engine's own figure, where it was given.
+        storage: ``plain``, ``quantized``, ``multimodal`` or ``drafting``: which spread the figure has.
+        formula: for people.
+    """
+
+    parameters_bytes: int | None
+    parameters_low: int | None
+    parameters_high: int | None
+    bytes: int
+    measured_bytes: int | None
+    storage: str
+    formula: str
+
+
+def describe_loading(
+    model: Model,
+    geometry: ModelGeometry,
+    resolved: Mapping[str, Any],
+    gpu: Gpu | None,
+    weight_bytes: int | None,
+    version: str,
+) -> LoadedModel:
+    """The loaded model's bytes on its largest rank."""
+    estimate = _estimate(model, geometry, resolved, gpu, version)
+    parameters = estimate.parameters_bytes
+    measured = None
+    if weight_bytes is not None and weight_bytes not in (parameters, estimate.computed_bytes):
+        plain = parameter_bytes(model, version=version, **_plain(resolved))
+        measured = weight_bytes if weight_bytes != plain.parameters_bytes else None
+    tensor = int(resolved.get("tensor_parallel_size") or 1)
+    stages = int(resolved.get("pipeline_parallel_size") or 1)
+    buffers = rotary_bytes(geometry) + latent_copies_bytes(geometry, tensor, stages)
+    buffers += deepstack_bytes(geometry, resolved) + padded_experts_bytes(geometry, resolved, gpu)
+    adapters = adapter_bytes(estimate.adapter_elements, resolved)
+    draft = draft_bytes(geometry, parameters or 0, resolved)
+    offloaded = int(float(resolved.get("cpu_offload_gb") or 0) * GIB)
+    total = max(0, (parameters or 0) + estimate.slack_bytes + buffers + adapters + draft - offloaded)
+    words = [estimate.formula, "buffers"]
+    words += ["adapter slots"] if adapters else []
+    words += ["draft layers"] if draft else []
+    formula = " + ".join(words) + (f" - {offloaded / GIB:g} GiB on the CPU" if offloaded else "")
+    storage = "plain"
+    if draft or resolved.get("speculative"):
+        storage = "drafting"
+    elif geometry.quantization_config or resolved.get("quantization"):
+        storage = "quantized"
+    elif geometry.is_multimodal:
+        storage = "multimodal"
+    return LoadedModel(
+        parameters_bytes=parameters,
+        parameters_low=estimate.low,
+        parameters_high=estimate.high,
+        bytes=total,
+        measured_bytes=measured,
+        storage=storage,
+        formula=formula if parameters is not None else estimate.note or "",
+    )
+
+
+def _plain(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tensor_parallel_size": int(resolved.get("tensor_parallel_size") or 1),
+        "pipeline_parallel_size": int(resolved.get("pipeline_parallel_size") or 1),
+        "expert_parallel": bool(resolved.get("enable_expert_parallel")),
+        "dtype": resolved.get("dtype"),
+        "quantization": resolved.get("quantization"),
+    }
+
+
+def _estimate(
+    model: Model, geometry: ModelGeometry, resolved: Mapping[str, Any], gpu: Gpu | None, version: str
+) -> WeightEstimate:
+    overrides = resolved.get("hf_overrides")
+    how = _plain(resolved)
+    if how["quantization"] is None and resolved.get("load_format") == "bitsandbytes":
+        how["quantization"] = "bitsandbytes"
+    return parameter_bytes(
+        model,
+        data_parallel_size=int(resolved.get("data_parallel_size") or 1),
+        hf_overrides=overrides if isinstance(overrides, Mapping) else None,
+        language_model_only=bool(resolved.get("language_model_only")) or _no_towers(resolved, version),
+        pooling=bool(resolved.get("pooling")) and geometry.runner == "generate",
+        compute_capability=gpu.compute_capability if gpu else None,
+        version=version,
+        **how,
+    )
+
+
+def _no_towers(resolved: Mapping[str, Any], version: str) -> bool:
+    """A tower whose modalities are all limited to none is not loaded (``models/qwen2_vl.py``, later every model)."""
+    return limited_to_none(resolved.get("limit_mm_per_prompt")) and release_of(version).at_least("0.10.1")
 
 
 def _ropes(text: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -45,12 +160,36 @@ def rotary_bytes(geometry: ModelGeometry) -> int:
         kind = rope.get("rope_type", rope.get("type"))
         length = positions
         factor = rope.get("factor")
+        if rope.get("mrope_section") or geometry.model_type in _MROPE_TYPES:
+            length *= _MROPE_FACTOR
+        if kind == "proportional":  # the parts that do not rotate are zeros in the table
+            size += length * int(text.get("global_head_dim") or width) * _HALF
+            continue
         if kind in ("yarn", "deepseek_yarn") and factor:
             length = int((rope.get("original_max_position_embeddings") or positions) * float(factor))
         elif kind in ("linear", "dynamic") and factor:
             length = int(positions * float(factor))
         size += length * int(width * float(partial)) * _HALF
     return size
+
+
+def deepstack_bytes(geometry: ModelGeometry, resolved: Mapping[str, Any]) -> int:
+    """Qwen3-VL keeps one more embedding per token and deep-stack level (``models/qwen3_vl.py``)."""
+    vision = geometry.config.get("vision_config")
+    levels = vision.get("deepstack_visual_indexes") if isinstance(vision, Mapping) else None
+    if not levels or resolved.get("max_num_batched_tokens") is None:
+        return 0
+    return int(resolved["max_num_batched_tokens"]) * geometry.hidden_size * len(levels) * _HALF
+
+
+def padded_experts_bytes(geometry: ModelGeometry, resolved: Mapping[str, Any], gpu: Gpu | None) -> int:
+    """What padding adds to MXFP4 experts on Hopper after loading."""
+    if geometry.quantization_method != "mxfp4" or gpu is None or gpu.compute_capability != (9, 0):
+        return 0
+    inner = geometry.moe_intermediate_size or geometry.intermediate_size
+    experts = geometry.num_layers * geometry.num_experts * 3 * geometry.hidden_size * inner // 2
+    ranks = int(resolved.get("tensor_parallel_size") or 1) * int(resolved.get("pipeline_parallel_size") or 1)
+    return int(experts / ranks * _PADDED_EXPERTS)
 
 
 def latent_copies_bytes(geometry: ModelGeometry, tensor: int, stages: int) -> int:
@@ -73,8 +212,17 @@ def adapter_bytes(elements: int, resolved: Mapping[str, Any]) -> int:
     return slots * rank * elements * _HALF
 
 
-def draft_layers(resolved: Mapping[str, Any]) -> int:
-    """Further decoder layers of the model's own drafting head (multi-token prediction)."""
+def draft_bytes(geometry: ModelGeometry, parameters: int, resolved: Mapping[str, Any]) -> int:
+    """The model's own drafting head (multi-token prediction): one more decoder layer and the joining projection.
+
+    The layer is taken to be as large as the average of the model's; embeddings and output projection are shared.
+    """
     speculative = resolved.get("speculative_config") or resolved.get("speculative") or {}
     method = str(speculative.get("method") or "") if isinstance(speculative, Mapping) else ""
-    return 1 if method == "mtp" or method.endswith("_mtp") else 0
+    if not (method == "mtp" or method.endswith("_mtp")):
+        return 0
+    tensor = int(resolved.get("tensor_parallel_size") or 1)
+    hidden = geometry.hidden_size
+    ends = (1 if geometry.tie_word_embeddings else 2) * geometry.vocab_size * hidden * _HALF // tensor
+    layer = max(0, parameters - ends) // max(1, geometry.num_layers)
+    return layer + 2 * hidden * hidden * _HALF

@@ -297,12 +297,16 @@ def _fp8(config: Mapping[str, Any]) -> Quantization:
     return Quantization("fp8", find, entries=ignored, cache_scales=(0, 4))
 
 
+#: Group size where a configuration does not say it.
+_GROUP: Final = 128
+
+
 def _weight_format(weights: Mapping[str, Any], inputs: Mapping[str, Any] | None, layout_name: str) -> Format | None:
     """A compressed-tensors scheme as a format (``compressed_tensors.py``: ``_get_scheme_from_parts``)."""
     bits = int(weights.get("num_bits") or 8)
     kind = str(weights.get("type") or "int")
     strategy = str(weights.get("strategy") or "tensor")
-    group = int(weights.get("group_size") or -1)
+    group = int(weights.get("group_size") or (_GROUP if strategy == "group" else -1))
     symmetric = weights.get("symmetric", True) is not False
     static = bool(inputs) and not (inputs or {}).get("dynamic")
     if kind == "float" and bits == 4:
