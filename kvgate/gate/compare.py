@@ -15,6 +15,7 @@ from kvgate.findings.report import Report
 from kvgate.gate.capacity import hidden_inputs, measure, yardstick_of
 from kvgate.gate.causes import find_causes
 from kvgate.gate.difference import (
+    CLOSING,
     Capacity,
     Cause,
     Difference,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from kvgate.plan import ServingPlan
     from kvgate.ruleset.load import RuleSet
 
-#: Rules whose errors close the gate.
-CLOSING: Final = frozenset({"capacity-drop", "capacity-unknown"})
 # A share computed from whole requests must not fail by the last bit of a float.
 _ROUNDING: Final = 1e-9
 
@@ -86,30 +85,31 @@ def compare(comparison: Comparison) -> Difference:
     predictions = {id(plan): prediction for plan, prediction in (*base.units, *head.units)}
     pairs = match_units([plan for plan, _ in base.units], [plan for plan, _ in head.units])
     units = tuple(_unit_difference(pair, predictions, comparison) for pair in pairs)
-    found = _findings(comparison, pairs)
-    drafts = [finding for unit, pair in zip(units, pairs, strict=True) for finding in _unit_findings(unit, pair)]
+    findings = _findings(comparison, pairs)
+    unknown = Severity.ERROR if comparison.policy.gate.on_unknown == "fail" else Severity.WARNING
+    drafts = [found for unit, pair in zip(units, pairs, strict=True) for found in _unit_findings(unit, pair, unknown)]
     drafts += [finding for pair in pairs for finding in _declaration_findings(pair)]
     drafts += [_policy_finding(change) for change in comparison.changes]
-    drafts += [_suppression_finding(finding) for finding in found.hidden]
+    drafts += [_suppression_finding(finding) for finding in findings.hidden]
     drafts = [finding for finding in drafts if finding.rule not in comparison.ignored]
     own = finalise(configured(drafts, comparison.policy.rules))
     gate = _gate(own, comparison)
     report = Report(
         units=tuple(unit_report(plan, prediction) for plan, prediction in head.units),
-        findings=finalise([*gate.findings, *found.new]),
+        findings=finalise([*gate.findings, *findings.new]),
         unchecked=head.unchecked,
-        errors=found.errors,
-        suppressed=found.suppressed,
+        errors=findings.errors,
+        suppressed=findings.suppressed,
         version=comparison.version,
-        rules={**found.rules, **RULES},
+        rules={**findings.rules, **RULES},
     )
     return Difference(
         base=comparison.base_revision,
         head=comparison.head_revision,
         units=units,
-        new=found.new,
-        fixed=found.fixed,
-        unchanged=found.unchanged,
+        new=findings.new,
+        fixed=findings.fixed,
+        unchanged=findings.unchanged,
         gate=gate,
         report=report,
         version=comparison.version,
@@ -222,19 +222,19 @@ def _levers(
 # -- findings of the gate ------------------------------------------------------------------------------------------
 
 
-def _unit_findings(unit: UnitDifference, pair: Pair) -> Iterator[Finding]:
+def _unit_findings(unit: UnitDifference, pair: Pair, unknown: Severity) -> Iterator[Finding]:
     plan = pair.head or pair.base
     assert plan is not None
     line = _unit_line(plan)
     if unit.verdict == "removed":
         held = unit.base.capacity.requests if unit.base else None
-        words = f", which holds {held:,} {unit.yardstick}" if held is not None else ""
-        yield gate_finding("unit-removed", f"the head no longer has {unit.id}{words}", line, unit=unit.id)
+        words = f", which holds {held:,} {unit.yardstick} in the base" if held is not None else ""
+        yield gate_finding("unit-removed", f"the head no longer has this server{words}", line, unit=unit.id)
     elif unit.verdict == "unknown":
         held = unit.base.capacity.requests if unit.base else None
-        message = f"the base holds {held:,} {unit.yardstick}, what the head holds is unknown: {unit.reason}"
+        message = f"held {held:,} {unit.yardstick} in the base, what it holds now is unknown: {unit.reason}"
         primary = next((cause.span for cause in unit.causes if cause.span and cause.requests[1] is None), line)
-        yield gate_finding("capacity-unknown", message, primary, unit=unit.id)
+        yield gate_finding("capacity-unknown", message, primary, unit=unit.id, ceiling=unknown)
     elif unit.verdict == "drop":
         yield _drop_finding(unit, line)
     if _is_shortened(unit):
@@ -256,8 +256,8 @@ def _drop_finding(unit: UnitDifference, line: Span) -> Finding:
     before, after = unit.base.capacity.requests or 0, unit.head.capacity.requests or 0
     lowering = [cause for cause in unit.causes if _lowers(cause)]
     places = [(cause.span, str(cause)) for cause in lowering if cause.span is not None]
-    message = f"{unit.base.id} holds {before:,} {unit.yardstick} in the base and {after:,} in the head: {unit.reason}"
-    if unit.head.id != unit.base.id:
+    message = f"holds {after:,} {unit.yardstick}, {before:,} in the base: {unit.reason}"
+    if unit.how:
         message += f" ({unit.how})"
     remediation = ". ".join(words[:1].upper() + words[1:] for words in unit.levers)
     return gate_finding(
@@ -304,17 +304,19 @@ def _declaration_findings(pair: Pair) -> Iterator[Finding]:
             continue
         origin = pair.head.origins.get("workload")
         span = origin.span if origin is not None and origin.span is not None else _unit_line(pair.head)
-        words = f"{_declared(before)} -> {_declared(after)}"
-        message = f"the declared {name.replace('_', ' ')} changes ({words}): the capacity is measured by the base's"
+        words = ", ".join(_declared_changes(name, before, after))
+        message = f"the declared load changes ({words}): this change is judged by the base's"
         yield gate_finding("policy-changed-in-head", message, span, unit=pair.head.unit.id)
 
 
-def _declared(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return ", ".join(f"{key} {said:,}" for key, said in value.as_dict().items() if said)
+def _declared_changes(name: str, before: Any, after: Any) -> Iterator[str]:
+    """What of the load is declared otherwise."""
+    both = [said if isinstance(said, int | None) else said.as_dict() for said in (before, after)]
+    old, new = ({name: said} if isinstance(said, int | None) else said for said in both)
+    for key in old:
+        was, now = (f"{said:,}" if said is not None else "unset" for said in (old[key], new.get(key)))
+        if was != now:
+            yield f"{key} {was} -> {now}"
 
 
 def _policy_finding(change: PolicyChange) -> Finding:

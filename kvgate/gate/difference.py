@@ -18,6 +18,10 @@ Match = Literal["same", "moved", "renamed", "added", "removed"]
 Verdict = Literal["equal", "higher", "lower", "drop", "unknown", "incomparable", "added", "removed"]
 
 
+#: Rules of the comparison whose errors close the gate.
+CLOSING: Final = frozenset({"capacity-drop", "capacity-unknown"})
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """One side of a comparison.

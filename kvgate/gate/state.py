@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,9 @@ _MEDIA: Final = frozenset({
     ".mp3", ".mp4", ".onnx", ".otf", ".parquet", ".pdf", ".png", ".so", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
     ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip", ".zst",
 })  # fmt: skip
+
+
+_STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|image:[^\n]*vllm", re.IGNORECASE)
 
 
 def is_of_no_interest(path: str) -> bool:
@@ -59,9 +63,12 @@ class State:
         for left in self.collection.left_out:
             if left.path == path:
                 return left.reason
-        read = any(file.path == path for file in self.collection.files)
-        if not read and (self.root / path).exists():
-            return "the file is there but left out, by .gitignore, exclude or the paths that were named"
+        file = next((file for file in self.collection.files if file.path == path), None)
+        if file is None:
+            there = (self.root / path).exists()
+            return "the file is left out, by .gitignore, exclude or the paths that were named" if there else None
+        if _STARTS.search(file.text) and not any(plan.unit.path == path for plan, _ in self.units):
+            return "its text still starts vLLM, but no server could be read from it"
         return None
 
 

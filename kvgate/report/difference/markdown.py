@@ -7,11 +7,11 @@ no markup, mention, reference or link is left (:mod:`kvgate.report.escape`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvgate.findings.finding import Finding
-from kvgate.gate.difference import Cause, Difference, UnitDifference
+from kvgate.gate.difference import CLOSING, Cause, Difference, UnitDifference
 from kvgate.report.difference.words import (
     admitted_cell,
     counts,
@@ -60,7 +60,7 @@ def render_difference_markdown(difference: Difference, *, limit_bytes: int = COM
 
 def safe(text: str) -> str:
     """Text of the tree in prose."""
-    return _REFERENCE.sub(rf"\1{_JOINER}", markdown(text))
+    return _REFERENCE.sub(rf"\1{_JOINER}", markdown(text.replace(" -> ", ARROW)))
 
 
 def _blocks(difference: Difference) -> Iterator[str]:
@@ -73,7 +73,8 @@ def _blocks(difference: Difference) -> Iterator[str]:
     for unit in difference.units:
         if unit.is_changed:
             yield from _details(unit)
-    yield from _findings("Found by the comparison", difference.gate.findings)
+    said = [finding for finding in difference.gate.findings if finding.rule not in CLOSING]
+    yield from _findings("To be seen by a reviewer", said)
     yield from _findings("New findings", difference.new)
     if difference.fixed:
         yield ""
@@ -119,7 +120,7 @@ def _details(unit: UnitDifference) -> Iterator[str]:
     words = match_words(unit)
     if words:
         lines.append(f"- {safe(words)}")
-    if unit.reason and unit.verdict not in ("equal", "higher", "added", "removed"):
+    if unit.reason and unit.verdict in ("lower", "incomparable"):
         lines.append(f"- {_VERDICTS[unit.verdict]}: {safe(unit.reason)}")
     mattering = [cause for cause in unit.causes if cause.matters]
     lines += [_cause(cause) for cause in mattering[:MAX_CAUSES]]
@@ -137,7 +138,7 @@ def _cause(cause: Cause) -> str:
     return f"- {markdown_code(cause.name)} {before}{ARROW}{after}: {safe(cause.words)}{place}"
 
 
-def _findings(title: str, findings: tuple[Finding, ...]) -> Iterator[str]:
+def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
     if findings:
         yield f"\n**{title}**\n"
         yield from (_finding(finding) for finding in sorted(findings, key=lambda one: -one.severity.rank))
