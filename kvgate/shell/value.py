@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import field
+from operator import attrgetter
 
 from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
@@ -27,6 +30,7 @@ class Value:
 
     text: Text
     holes: tuple[Hole, ...] = ()
+    _masked: str | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def unknown(cls, text: Text, reason: str, *, written: str | None = None, splits: bool = True) -> Value:
@@ -60,12 +64,15 @@ class Value:
 
     def slice(self, start: int, end: int) -> Value:
         """Characters ``[start, end)``; a hole that is cut stays a hole."""
-        holes = tuple(
-            Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.unresolved, hole.splits)
-            for hole in self.holes
-            if hole.start < end and hole.end > start
-        )
-        return Value(self.text.slice(start, end), holes)
+        if not self.holes:
+            return Value(self.text.slice(start, end))
+        first = bisect_right(self.holes, start, key=attrgetter("end"))
+        holes: list[Hole] = []
+        for hole in self.holes[first:]:
+            if hole.start >= end:
+                break
+            holes.append(Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.unresolved, hole.splits))
+        return Value(self.text.slice(start, end), tuple(holes))
 
     def at(self, span: Span) -> Value:
         """The same value, all of it written at ``span``."""
@@ -76,12 +83,17 @@ class Value:
         value = self.text.value
         if not self.holes:
             return value
+        if fill == "x" and self._masked is not None:
+            return self._masked
         parts: list[str] = []
         at = 0
         for hole in self.holes:
             parts += [value[at : hole.start], fill * (hole.end - hole.start)]
             at = hole.end
-        return "".join([*parts, value[at:]])
+        masked = "".join([*parts, value[at:]])
+        if fill == "x":
+            object.__setattr__(self, "_masked", masked)
+        return masked
 
     def word(self, *, quoted: bool = True) -> Word:
         """The whole value as one word."""

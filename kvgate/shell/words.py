@@ -8,6 +8,7 @@ taken for the line continuation that was meant.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -107,7 +108,8 @@ def lex(
 ) -> None:
     """Read characters ``[start, end)`` of a command line into fields; blanks outside quotes end words."""
     text = value.masked()
-    holes: dict[int, Hole] = {hole.start: hole for hole in value.holes}
+    holes: dict[int, Hole] = {hole.start: hole for hole in value.holes if start <= hole.start < end}
+    starts = list(holes)
     plain = _PLAIN_QUOTED if quoted else _PLAIN
     at = start
     while at < end:
@@ -139,15 +141,16 @@ def lex(
             at = close + 1
         elif not quoted and char == '"':
             close = closing_quote(text, at, end)
-            fields.add(value.slice(at + 1, at + 1), quoted=True)
+            fields.add(Value(value.text.slice(at + 1, at + 1)), quoted=True)
             lex(value, at + 1, close, fields, quoted=True, expander=expander)
             at = close + 1
         else:
             match = plain.match(text, at, end)
             stop = match.end() if match else at + 1
-            if holes:
-                stop = min([stop, *(begin for begin in holes if begin > at)])
-            fields.add(value.slice(at, stop), quoted=quoted)
+            if starts:
+                following = bisect_right(starts, at)
+                stop = min(stop, starts[following]) if following < len(starts) else stop
+            fields.add(Value(value.text.slice(at, stop)), quoted=quoted)
             at = stop
 
 
