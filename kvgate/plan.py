@@ -49,6 +49,8 @@ class ServingPlan:
         origins: name of a value (an engine argument's dest, ``model``, ``vllm_version``, ``gpu``, ``gpu_count``,
             ``workload``, ``replicas``) -> where it came from.
         min_sustained: the number of requests that kvgate.yaml demands, None when it demands none.
+        gpu_candidates: the GPUs that remain possible where the files leave several.
+        gpu_shared: the GPU is time-sliced: other pods use the same memory.
     """
 
     unit: ServeUnit
@@ -73,6 +75,8 @@ class ServingPlan:
     data_parallel_size: int = 1
     workload_config: WorkloadConfig | None = None
     problems: tuple[tuple[str, Span], ...] = ()
+    gpu_candidates: tuple[Gpu, ...] = ()
+    gpu_shared: bool = False
 
     @property
     def revision(self) -> str | None:
@@ -192,6 +196,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         min_sustained=entry.min_sustained if entry else None,
         data_parallel_size=data_parallel if isinstance(data_parallel, int) and data_parallel > 0 else 1,
         problems=tuple(problems),
+        gpu_candidates=gpu_choice.candidates,
+        gpu_shared=gpu_choice.shared,
     )
 
 
@@ -283,6 +289,8 @@ class _GpuChoice:
     gpu: Gpu | None
     basis: Basis
     reason: str | None = None
+    candidates: tuple[Gpu, ...] = ()
+    shared: bool = False
 
 
 def _gpu(
@@ -293,13 +301,15 @@ def _gpu(
     overrides: PlanOverrides,
     origins: dict[str, Origin],
 ) -> _GpuChoice:
-    from kvgate.hardware.catalogue import explain_gpu, find_gpu
+    from kvgate.hardware.catalogue import match_gpu
     from kvgate.hardware.hints import GpuHint, gpu_from_hints
 
     def named(name: str, origin: Origin) -> _GpuChoice:
         origins["gpu"] = origin
-        gpu = find_gpu(name)
-        return _GpuChoice(gpu, "declared") if gpu else _GpuChoice(None, "unknown", explain_gpu(name))
+        match = match_gpu(name)
+        if match.gpu is not None:
+            return _GpuChoice(match.gpu, "declared")
+        return _GpuChoice(None, "unknown", match.reason, match.candidates)
 
     annotation = unit.annotations.get(_ANNOTATION + "gpu")
     if overrides.gpu:
@@ -320,10 +330,11 @@ def _gpu(
         spans.update({request.resource: request.span for request in unit.gpu_requests})
         key = finding.hint.key if finding.hint else ""
         origins["gpu"] = Origin(key or "manifest", spans.get(key))
-        return _GpuChoice(finding.gpu, finding.basis, finding.reason)
+        return _GpuChoice(finding.gpu, finding.basis, finding.reason, shared=finding.shared)
     if config.gpu:
         return named(config.gpu, Origin("kvgate.yaml", config.gpu_span))
-    return _GpuChoice(None, "unknown", finding.reason or "no file names the GPU")
+    reason = finding.reason or "no file names the GPU"
+    return _GpuChoice(None, "unknown", reason, finding.candidates, finding.shared)
 
 
 def _gpu_count(unit: ServeUnit, entry: UnitConfig | None, origins: dict[str, Origin]) -> int | None:
