@@ -232,6 +232,10 @@ def _version(
     if annotation is not None:
         origins["vllm_version"] = Origin("annotation", annotation.span)
         return annotation.value.removeprefix("v"), "declared"
+    installed = _installed(unit)
+    if installed is not None and unit.requirement is not None:
+        origins["vllm_version"] = Origin("pip requirement", unit.requirement.span)
+        return installed, "declared"
     if image and image.vllm_version and image.official:
         origins["vllm_version"] = Origin("image", image_span)
         return image.vllm_version, "declared"
@@ -247,6 +251,19 @@ def _version(
     newest = newest_release()
     origins["vllm_version"] = Origin("newest release known to kvgate, since no file says")
     return newest, "assumed"
+
+
+def _installed(unit: ServeUnit) -> str | None:
+    """The release that the unit's own script installs over whatever its image brings."""
+    if unit.requirement is None or not unit.requirement.resolved:
+        return None
+    from packaging.version import InvalidVersion, Version
+
+    text = unit.requirement.value.partition("==")[2].strip()
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        return None
 
 
 def _model(
