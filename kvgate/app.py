@@ -317,7 +317,7 @@ def _read(paths: Sequence[Path], config: Config) -> tuple[Collection, Reading]:
     from kvgate.manifests.read import read_tree
 
     collection = collect(paths, config.root, exclude=config.exclude)
-    return collection, read_tree(collection.files, config.root)
+    return collection, read_tree(collection.files, config.root, named=collection.named)
 
 
 def _plans(reading: Reading, config: Config, options: CheckOptions) -> list[ServingPlan]:

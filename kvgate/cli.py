@@ -334,8 +334,12 @@ def lock(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 
 def main() -> NoReturn:
     """Entry point of the console script: every failure is one line and an exit code."""
+    import gc
+
     from kvgate.errors import KvgateError
 
+    # a run makes many small objects, keeps nearly all of them and ends: collecting often finds nothing
+    gc.set_threshold(100_000, 20, 20)
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
