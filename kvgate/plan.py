@@ -16,10 +16,12 @@ from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
 
 if TYPE_CHECKING:
+    from kvgate.capacity.measured import MeasuredTerms
     from kvgate.engine.arguments import ParsedArguments
     from kvgate.engine.images import Image
     from kvgate.hardware.gpu import Gpu
     from kvgate.manifests.unit import ServeUnit
+    from kvgate.measured import Measurement
     from kvgate.models.model import Model
 
 
@@ -48,6 +50,7 @@ class ServingPlan:
         values: engine arguments that were set, dest -> typed value (the model aside).
         origins: name of a value (an engine argument's dest, ``model``, ``vllm_version``, ``gpu``, ``gpu_count``,
             ``workload``, ``replicas``) -> where it came from.
+        measurements: what servers measured (``.kvgate/measured.json``), used where it still holds.
         min_sustained: the number of requests that kvgate.yaml demands, None when it demands none.
         gpu_candidates: the GPUs that remain possible where the files leave several.
         gpu_shared: the GPU is time-sliced: other pods use the same memory.
@@ -78,6 +81,9 @@ class ServingPlan:
     gpu_candidates: tuple[Gpu, ...] = ()
     gpu_shared: bool = False
 
+    measurements: tuple[Measurement, ...] = ()
+    tolerance: float = 0.05
+
     @property
     def revision(self) -> str | None:
         """The model's revision that the command line asks for."""
@@ -102,17 +108,34 @@ class ServingPlan:
 
         values = {dest: value for dest, value in self.values.items() if dest not in without}
         values.update(changes or {})
+        used = gpu or self.gpu
         return predict_capacity(
             self.model,
             values,
             version=self.version,
             version_basis=self.version_basis,
-            gpu=gpu or self.gpu,
+            gpu=used,
             gpu_count=self.gpu_count,
             gpu_memory_bytes=None if gpu else self.gpu_memory_bytes,
             gpu_basis="assumed" if gpu else self.gpu_basis,
             env=self.environment,
             workload=workload or self.workload,
+            measured=self._measured(values, used),
+        )
+
+    def _measured(self, values: Mapping[str, Any], gpu: Gpu | None) -> MeasuredTerms | None:
+        if not self.measurements:
+            return None
+        from kvgate.measured import measured_terms
+
+        return measured_terms(
+            self.measurements,
+            unit=self.unit.id,
+            model=self.model_reference,
+            vllm_version=self.version,
+            gpu=gpu.name if gpu else None,
+            values=values,
+            tolerance=self.tolerance,
         )
 
 
@@ -152,6 +175,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     """
     from kvgate.engine.arguments import parse_arguments
     from kvgate.engine.images import parse_image
+    from kvgate.measured import read_measurements
 
     entry = config.unit(path=unit.path, container=unit.container, name=unit.name, kind=unit.kind, id=unit.id)
     origins: dict[str, Origin] = {}
@@ -198,6 +222,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         problems=tuple(problems),
         gpu_candidates=gpu_choice.candidates,
         gpu_shared=gpu_choice.shared,
+        measurements=read_measurements(context.root),
+        tolerance=config.smoke.tolerance,
     )
 
 

@@ -10,6 +10,7 @@ from kvgate.capacity.backends import NoBackendError
 from kvgate.capacity.groups import Grouping, GroupingError, group_layers
 from kvgate.capacity.layout import CacheLayout, lay_out
 from kvgate.capacity.load import concurrency
+from kvgate.capacity.measured import MeasuredTerms, with_measured
 from kvgate.capacity.pool import PoolShape
 from kvgate.capacity.prediction import (
     Basis,
@@ -45,6 +46,7 @@ def predict_capacity(
     workload: Workload | None = None,
     weight_bytes: int | None = None,
     kv_cache_tokens: int | None = None,
+    measured: MeasuredTerms | None = None,
 ) -> Prediction:
     """The prediction for one server start.
 
@@ -57,11 +59,12 @@ def predict_capacity(
         env: the server's environment (only ``VLLM_*`` names are read).
         weight_bytes: measured bytes of the weights per rank.
         kv_cache_tokens: the pool in tokens where it is known (a start-up log): skips the budget.
+        measured: terms of the budget that a server of this configuration measured.
     """
     env = env or {}
     release = release_of(version)
     total = gpu_memory_bytes or (gpu.memory_bytes if gpu else None)
-    run = _Run(model, arguments, release, gpu, total, env, workload, weight_bytes, kv_cache_tokens)
+    run = _Run(model, arguments, release, gpu, total, env, workload, weight_bytes, kv_cache_tokens, measured)
     memory, cache, starts, reasons, load, resolved, architecture = run.predict()
     return Prediction(
         model_id=model.id,
@@ -89,7 +92,7 @@ _UNKNOWN_CACHE = KVCache(None, None, None, None, None, None, None, None, None, "
 class _Run:
     def __init__(self, model: Model, arguments: Mapping[str, Any], release: Release, gpu: Gpu | None, total: int | None,
                  env: Mapping[str, str], workload: Workload | None, weight_bytes: int | None,
-                 kv_cache_tokens: int | None) -> None:  # fmt: skip
+                 kv_cache_tokens: int | None, measured: MeasuredTerms | None) -> None:  # fmt: skip
         self.model = model
         self.arguments = arguments
         self.release = release
@@ -99,6 +102,7 @@ class _Run:
         self.workload = workload
         self.weight_bytes = weight_bytes
         self.kv_cache_tokens = kv_cache_tokens
+        self.measured = measured
         self.reasons: list[str] = []
 
     def predict(self) -> tuple[Memory, KVCache, Starts, list[str], Any, Mapping[str, Any], str | None]:
@@ -170,6 +174,7 @@ class _Run:
         if settings is not None and geometry is not None and (available is None or not settings.cpu):
             budget = _budget(geometry, self.model, resolved, self.release, self.gpu, total, self.weight_bytes, self.env)
             if budget is not None:
+                budget = with_measured(budget, self.measured) if self.measured else budget
                 return replace(budget, kv_cache_available=available) if available is not None else budget
         return Memory(total, unknown, unknown, None, unknown, unknown, unknown, available or unknown)
 
