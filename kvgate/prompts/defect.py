@@ -1,0 +1,41 @@
+"""What is wrong with a prompt, before a rule gives it words and severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kvgate.source.text import Span
+
+DefectKind = Literal[
+    "volatile",
+    "retrieval",
+    "media",
+    "tool-order",
+    "history",
+    "cache-salt",
+    "benchmark",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One thing that keeps requests from sharing their prefix.
+
+    Attributes:
+        span: the expression that must move or change.
+        values: what the rule's message says: see :mod:`kvgate.ruleset.checks.prompts`.
+        variant: the rule's variant, None for its own message.
+        mild: it costs little, or only now and then: no more than an info.
+        related: further places, each with what it has to do with it.
+        since: the vLLM release from which it matters, None for all.
+    """
+
+    kind: DefectKind
+    span: Span
+    values: Mapping[str, Any] = field(default_factory=dict)
+    variant: str | None = None
+    mild: bool = False
+    related: tuple[tuple[Span, str], ...] = ()
+    since: str | None = None

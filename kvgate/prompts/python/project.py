@@ -1,0 +1,105 @@
+"""The Python files of a run as modules: which file an import means, parsed when it is needed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kvgate.prompts.syntax import Places, Problem, parse_python
+from kvgate.source.text import SourceFile
+
+
+@dataclass(slots=True, eq=False)
+class ModuleSource:
+    """One file.
+
+    Attributes:
+        name: dotted name from the root of the run.
+        tree: None where it cannot be parsed; ``problem`` says why.
+    """
+
+    file: SourceFile
+    name: str
+    package: bool
+    places: Places
+    tree: ast.Module | None = None
+    problem: Problem | None = None
+    parsed: bool = False
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+
+    def parse(self) -> ast.Module | None:
+        if not self.parsed:
+            self.parsed = True
+            tree = parse_python(self.file)
+            if isinstance(tree, Problem):
+                self.problem = tree
+            else:
+                self.tree = tree
+                for statement in _top(tree.body):
+                    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                        self.functions[statement.name] = statement
+                    elif isinstance(statement, ast.ClassDef):
+                        self.classes[statement.name] = statement
+        return self.tree
+
+
+def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements at the top of a module, those of its branches included."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from _top(statement.body)
+            yield from _top(statement.orelse)
+        elif isinstance(statement, ast.Try):
+            yield from _top(statement.body)
+            for handler in statement.handlers:
+                yield from _top(handler.body)
+
+
+class Project:
+    """All Python files of a run."""
+
+    def __init__(self, files: Iterable[SourceFile]) -> None:
+        self.modules: dict[str, ModuleSource] = {}
+        self._by_tail: dict[str, list[ModuleSource]] = {}
+        for file in files:
+            parts = file.path.removesuffix(".py").removesuffix(".pyi").split("/")
+            package = parts[-1] == "__init__"
+            name = ".".join(parts[:-1] if package else parts)
+            module = ModuleSource(file, name, package, Places(file))
+            self.modules[file.path] = module
+            self._by_tail.setdefault(name.rpartition(".")[2], []).append(module)
+
+    def find(self, dotted: str, near: ModuleSource) -> ModuleSource | None:
+        """The file that an absolute import means: the one whose path ends so, the nearest of several."""
+        candidates = [
+            module
+            for module in self._by_tail.get(dotted.rpartition(".")[2], ())
+            if module.name == dotted or module.name.endswith("." + dotted)
+        ]
+        if not candidates:
+            return None
+        return max(candidates, key=lambda module: _shared(module.name, near.name))
+
+    def relative(self, level: int, dotted: str, near: ModuleSource) -> ModuleSource | None:
+        """The file that ``from ..x import y`` means."""
+        parts = near.name.split(".") if near.name else []
+        drop = level - 1 if near.package else level
+        base = parts[: len(parts) - drop] if drop else parts
+        name = ".".join([*base, *([dotted] if dotted else [])])
+        for module in self._by_tail.get(name.rpartition(".")[2], ()):
+            if module.name == name:
+                return module
+        return None
+
+
+def _shared(left: str, right: str) -> int:
+    """How many leading parts two dotted names share."""
+    count = 0
+    for one, other in zip(left.split("."), right.split("."), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
