@@ -1,122 +1,74 @@
-"""What ``/metrics`` of a vLLM server says, under the names of all releases that were read (0.4.2 to 0.33.0)."""
+"""The names of vLLM's Prometheus metrics, per release.
+
+``data/metrics.json`` lists the names that the released sources register (``engine/metrics.py``,
+``v1/metrics/loggers.py`` and the connectors'), without the ``vllm:`` before them, with the first and last release that
+has each. ``hidden`` is the first release that keeps a deprecated name back (``--show-hidden-metrics-for-version``), or
+whose default engine (V1, from 0.8.0) never had it. ``share`` marks gauges between 0 and 1, which cannot be summed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Final
+import re
+from typing import Final, Literal
 
+from kvgate.engine.releases import at_least, compare_versions, resolve_version
+from kvgate.engine.tables import load_table
 from kvgate.records import record
 
-#: Quantity -> the names that releases gave it, newest first. Counters carry ``_total`` on the wire.
-NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "swapped": ("vllm:num_requests_swapped",),  # V0, to 0.9.0
-    "usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),  # the former from 0.9.2, a share, not percent
-    "preemptions": ("vllm:num_preemptions_total",),
-    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
-    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
-    "hit_rate": ("vllm:gpu_prefix_cache_hit_rate",),  # V0, to 0.9.0: a gauge over the last requests
-    "prompt_tokens": ("vllm:prompt_tokens_total",),
-    "generation_tokens": ("vllm:generation_tokens_total",),
-}
-# Some releases named the counters without the suffix that the exposition adds.
-_ALIASES: Final = {
-    "vllm:num_preemptions": "vllm:num_preemptions_total",
-    "vllm:prefix_cache_queries": "vllm:prefix_cache_queries_total",
-    "vllm:prefix_cache_hits": "vllm:prefix_cache_hits_total",
-    "vllm:gpu_prefix_cache_queries": "vllm:gpu_prefix_cache_queries_total",
-    "vllm:gpu_prefix_cache_hits": "vllm:gpu_prefix_cache_hits_total",
-    "vllm:prompt_tokens": "vllm:prompt_tokens_total",
-    "vllm:generation_tokens": "vllm:generation_tokens_total",
-}
-_CACHE: Final = ("vllm:cache_config_info", "vllm:cache_config")
-_MEAN: Final = frozenset(("usage", "hit_rate"))  # shares: the engines' mean, everything else is summed
+_SUFFIX: Final = re.compile(r"_(?:total|bucket|sum|count|created)$")
 
-
-class MetricsError(ValueError):
-    """The text is no Prometheus exposition."""
+Standing = Literal["current", "hidden", "removed", "later", "unknown"]
 
 
 @record
-class EngineMetrics:
-    """One look at a server; None where the release does not say. Counts are summed over data-parallel engines.
+class Metric:
+    """One metric.
 
-    ``cache`` holds the labels of ``vllm:cache_config_info`` as text (``block_size``, ``num_gpu_blocks``...), those of
-    the engine with the fewest blocks.
+    Attributes:
+        name: without ``vllm:`` and without the suffix of a counter or histogram.
+        first, last: releases that have it.
+        hidden: the first release that does not export it by default, None where all do.
+        instead: what says the same now, None where nothing does.
+        share: a gauge between 0 and 1.
     """
 
-    running: int | None = None
-    waiting: int | None = None
-    swapped: int | None = None
-    usage: float | None = None
-    preemptions: int | None = None
-    prefix_queries: int | None = None
-    prefix_hits: int | None = None
-    hit_rate: float | None = None
-    prompt_tokens: int | None = None
-    generation_tokens: int | None = None
-    engines: int = 1
-    model: str | None = None
-    cache: Mapping[str, str] = field(default_factory=dict)
+    name: str
+    first: str
+    last: str
+    hidden: str | None
+    instead: str | None
+    share: bool
 
-    @property
-    def queued(self) -> int | None:
-        """Requests that are not running: waiting, and swapped out by the V0 engine."""
-        return None if self.waiting is None else self.waiting + (self.swapped or 0)
-
-    def cache_number(self, *labels: str) -> float | None:
-        """The first of some labels of the cache configuration that holds a number."""
-        for label in labels:
-            try:
-                return float(self.cache[label])
-            except (KeyError, ValueError):
-                continue
-        return None
+    def standing(self, version: str | None) -> Standing:
+        """How a release has it: exported, hidden by default, removed, or not there yet."""
+        info = resolve_version(version)
+        release = info.version or info.table
+        if compare_versions(release, self.first) < 0:
+            return "later"
+        if compare_versions(release, self.last) > 0 and self.last != _newest():
+            return "removed"
+        return "hidden" if self.hidden is not None and at_least(release, self.hidden) else "current"
 
 
-def read_metrics(text: str) -> EngineMetrics:
-    """Read an exposition.
-
-    Raises:
-        MetricsError: it cannot be parsed.
-    """
-    from prometheus_client.parser import text_string_to_metric_families
-
-    wanted = {name: quantity for quantity, names in NAMES.items() for name in names}
-    found: dict[str, dict[str, list[float]]] = {}
-    caches: list[Mapping[str, str]] = []
-    engines: set[str] = set()
-    model: str | None = None
-    try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name in _CACHE:
-                    caches.append(sample.labels)
-                    continue
-                name = _ALIASES.get(sample.name, sample.name)
-                quantity = wanted.get(name)
-                if quantity is None or sample.value != sample.value:  # NaN
-                    continue
-                found.setdefault(quantity, {}).setdefault(name, []).append(float(sample.value))
-                engines.add(sample.labels.get("engine", "0"))
-                model = model or sample.labels.get("model_name")
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise MetricsError(f"not a Prometheus exposition: {error}") from None
-    values: dict[str, Any] = {}
-    for quantity, by_name in found.items():
-        numbers = next(by_name[name] for name in NAMES[quantity] if name in by_name)
-        total = sum(numbers)
-        values[quantity] = total / len(numbers) if quantity in _MEAN else int(total)
-    return EngineMetrics(engines=max(1, len(engines)), model=model, cache=_least(caches), **values)
+def find_metric(name: str) -> Metric | None:
+    """A metric by the name that queries use, with or without ``vllm:`` and its suffix; None for what vLLM has not."""
+    table = load_table("metrics")["metrics"]
+    plain = name.removeprefix("vllm:")
+    for candidate in (plain, _SUFFIX.sub("", plain), f"{plain}_total"):
+        entry = table.get(candidate)
+        if entry is not None:
+            return Metric(
+                name=candidate,
+                first=entry["first"],
+                last=entry["last"],
+                hidden=entry.get("hidden"),
+                instead=entry.get("instead"),
+                share=entry.get("share", False),
+            )
+    return None
 
 
-def _least(caches: list[Mapping[str, str]]) -> Mapping[str, str]:
-    def blocks(cache: Mapping[str, str]) -> float:
-        try:
-            return float(cache.get("num_gpu_blocks", "inf"))
-        except ValueError:
-            return float("inf")
+def _newest() -> str:
+    from kvgate.engine.releases import newest_release
 
-    return min(caches, key=blocks, default={})
+    return newest_release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -169,6 +170,48 @@ class Case:
             return "cpu"
         return self.plan.image.backend if self.plan.image is not None else None
 
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """Compute capability of the GPU, also where only its memory is open; None where it is unknown."""
+        if self.plan.gpu is not None:
+            return self.plan.gpu.compute_capability
+        found = {gpu.compute_capability for gpu in self.plan.gpu_candidates}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def gpu_words(self) -> str:
+        """The GPU for people."""
+        if self.plan.gpu is not None:
+            return self.plan.gpu.name
+        names = [gpu.name for gpu in self.plan.gpu_candidates]
+        return " or ".join(names) if names else "the GPU"
+
+    @property
+    def gpu_doubt(self) -> tuple[Input, ...]:
+        """What a claim about the compute capability rests on."""
+        return ("gpu",) if self.plan.gpu is not None or not self.plan.gpu_candidates else ()
+
+    def since(self, release: str) -> bool:
+        """Whether the unit runs a release or a newer one."""
+        from kvgate.engine.releases import at_least
+
+        return at_least(self.plan.version, release)
+
+    @property
+    def release_words(self) -> str:
+        """The release for people: ``vLLM 0.19.1``."""
+        assumed = " (assumed)" if self.plan.version_basis == "assumed" else ""
+        return f"vLLM {self.plan.version}{assumed}"
+
+    @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of the weights over all GPUs; from the size in the model's name where its files are not at hand."""
+        memory = self.prediction.memory if self.prediction is not None else None
+        if memory is not None and memory.parameters_bytes is not None:
+            ranks = (self.integer("tensor_parallel_size") or 1) * (self.integer("pipeline_parallel_size") or 1)
+            return memory.parameters_bytes * ranks
+        return weight_bytes_of_name(self.plan.model_reference)
+
     # -- model and prediction --------------------------------------------------------------------------------------
 
     @property
@@ -212,6 +255,23 @@ class Case:
     def replicas_held(self) -> int:
         """What multiplies the concurrency of one rank: replicas x data-parallel ranks."""
         return self.plan.replicas * max(1, self.plan.data_parallel_size)
+
+
+_SIZE: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)[bB](?![A-Za-z0-9])")
+_FOUR_BITS: Final = re.compile(
+    r"awq|gptq|int4|w4a16|nvfp4|mxfp4|[-_]fp4|4[-_]?bit|[-_]4b?it|bnb|q4_|gpt-oss|quantized\.w4", re.I
+)
+_EIGHT_BITS: Final = re.compile(r"fp8|int8|w8a8|w8a16|8[-_]?bit|q8_", re.I)
+
+
+def weight_bytes_of_name(name: str | None) -> int | None:
+    """Bytes of the weights by the number of parameters and the format in a model's name, None where it has none."""
+    found = _SIZE.search(name.rpartition("/")[2].replace("_", "-")) if name else None
+    if found is None or name is None:
+        return None
+    billions = float(found[2]) * int(found[1] or 1)
+    bytes_each = 0.56 if _FOUR_BITS.search(name) else 1.05 if _EIGHT_BITS.search(name) else 2
+    return int(billions * bytes_each * 10**9)
 
 
 def pool_figure(prediction: Prediction | None, name: str, bound: Bound) -> Any:

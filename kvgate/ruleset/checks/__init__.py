@@ -17,7 +17,7 @@ from kvgate.ruleset.model import Draft, Scope
 
 F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
 
-_MODULES: Final = ("capacity", "arguments", "parallelism", "reading")
+_MODULES: Final = ("capacity", "arguments", "parallelism", "reading", "hardware")
 
 
 @record
