@@ -547,10 +547,13 @@ def explain_rule(rule_id: str) -> str:
     Raises:
         InputError: there is no such rule.
     """
+    from kvgate.gate.rules import RULES, explain
     from kvgate.ruleset.documents import render_explain
     from kvgate.ruleset.load import load_rules
 
     rule = load_rules(tree_root(Path())).find(rule_id)
+    if rule is None and rule_id in RULES:
+        return explain(RULES[rule_id])
     if rule is None:
         raise InputError(f'there is no rule "{rule_id}"; `kvgate rules` lists them')
     return render_explain(rule)

@@ -380,6 +380,12 @@ def _findings(comparison: Comparison, pairs: Sequence[Pair]) -> _Found:
         (unchanged if _taken(left, _key(finding)) else new).append(finding)
     kept = Counter(map(_key, unchanged))
     fixed = [finding for finding in earlier if not _taken(kept, key_of_base(finding))]
+    if comparison.label is not None:
+        # who accepts the drop accepts what the rules say of it
+        new = [
+            replace(finding, severity=Severity.INFO) if head.rules[finding.rule].family == "capacity" else finding
+            for finding in new
+        ]
     return _Found(
         new=finalise(new),
         fixed=tuple(fixed),

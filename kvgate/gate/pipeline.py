@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvgate.config import ConfigError
 from kvgate.errors import KvgateError
 from kvgate.findings.baseline import BaselineError, read_baseline
 from kvgate.gate.compare import Comparison, compare
@@ -175,13 +177,14 @@ def _compare(
 
 
 def _configuration(trees: _Trees, snapshot: Snapshot, named: Path | None) -> Config:
-    start = snapshot.folder / trees.here
-    if named is None:
-        return find_configuration(snapshot.folder, start, None)
+    file = named
+    if named is not None:
+        with suppress(ValueError):  # a file outside of the repository is the same for both
+            file = snapshot.folder / _inside_tree(trees, named)
     try:
-        return find_configuration(snapshot.folder, start, snapshot.folder / _inside_tree(trees, named))
-    except ValueError:
-        return find_configuration(snapshot.folder, start, named)
+        return find_configuration(snapshot.folder, snapshot.folder / trees.here, file)
+    except ConfigError as error:
+        raise DiffError(f"in the {'base' if snapshot is trees.base else 'head'}: {error}") from None
 
 
 def _inside_tree(trees: _Trees, path: Path) -> Path:

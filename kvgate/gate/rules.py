@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -125,3 +126,15 @@ def configured(findings: Iterable[Finding], config: Mapping[str, RuleConfig]) ->
             severity = Severity(said.severity) if said.severity is not None else finding.severity
             found.append(replace(finding, severity=severity))
     return found
+
+
+def explain(rule: RuleSummary) -> str:
+    """The documentation of one of these rules, for ``kvgate explain``."""
+    paragraphs = [
+        f"{rule.id}: {rule.title}",
+        f"family {rule.family}, at most {rule.severity.value}, since kvgate {rule.since}; found by `kvgate diff`",
+        textwrap.fill(rule.why, 100),
+        "What to do\n" + textwrap.fill(rule.remediation, 100, initial_indent="  ", subsequent_indent="  "),
+        "No comment suppresses it; `rules:` in the base's kvgate.yaml sets its severity.",
+    ]
+    return "\n\n".join(paragraphs) + "\n"

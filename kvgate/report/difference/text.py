@@ -100,7 +100,7 @@ def _details(unit: UnitDifference, verbose: bool, columns: int) -> Iterator[str]
     if words:
         yield from _wrapped(f"  {visible(words)}", columns, "    ")
     if unit.yardstick is not None:
-        yield from _wrapped(f"  REQUESTS are {unit.yardstick}", columns, "    ")
+        yield from _wrapped(f"  REQUESTS: {str(unit.yardstick).removeprefix('requests ')}", columns, "    ")
     if unit.reason and unit.verdict not in ("equal", "higher", "added", "removed"):
         yield from _wrapped(f"  {unit.verdict}: {visible(unit.reason)}", columns, "    ")
     for cause in unit.causes:
