@@ -97,10 +97,11 @@ class ServingPlan:
         changes: Mapping[str, Any] | None = None,
         workload: Workload | None = None,
         gpu: Gpu | None = None,
+        kv_cache_tokens: int | None = None,
     ) -> Prediction | None:
         """The prediction for this plan, or for the plan with some engine arguments unset or changed.
 
-        None when the model is not known.
+        None when the model is not known. ``kv_cache_tokens`` is the pool where a server has printed it.
         """
         if self.model is None:
             return None
@@ -120,6 +121,7 @@ class ServingPlan:
             gpu_basis="assumed" if gpu else self.gpu_basis,
             env=self.environment,
             workload=workload or self.workload,
+            kv_cache_tokens=kv_cache_tokens,
             measured=self._measured(values, used),
         )
 

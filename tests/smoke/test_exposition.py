@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvgate.engine.metrics import MetricsError, read_metrics
+from kvgate.engine.exposition import MetricsError, read_metrics
 
 NEW = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
