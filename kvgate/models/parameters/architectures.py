@@ -800,7 +800,7 @@ OLMO_HYBRID: Final = Decoder(
     by(
         linear_or_full,
         linear=OlmoDelta(),
-        full=Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="full"),
+        full=Attention(bias="attention_bias|=0", out_bias="attention_bias|=0", norm="replicated"),
     ),
     norms=2,
 )
@@ -1002,6 +1002,7 @@ EMBEDDING_GEMMA2: Final = Decoder(
                 "per_layer_model_projection",
                 "hidden_size",
                 lambda keys, layer: keys.layers * _layer_input(keys),
+                split="column",
                 quantized=False,
             ),
             Vector("per_layer_projection_norm", (_layer_input,)),

@@ -130,9 +130,9 @@ MULTIMODAL: Final[Mapping[str, Family]] = {
     "LlavaNextForConditionalGeneration": vision(
         nested, towers.VISION_TOWERS, towers.LLAVA_PROJECTOR, towers.IMAGE_NEWLINE
     ),
-    "LlavaNextVideoForConditionalGeneration": LLAVA,
+    "LlavaNextVideoForConditionalGeneration": vision(nested, towers.VISION_TOWERS, towers.LLAVA_WHOLE_PROJECTOR),
     "LlavaOnevisionForConditionalGeneration": vision(
-        nested, towers.VISION_TOWERS, towers.LLAVA_PROJECTOR, towers.IMAGE_NEWLINE
+        nested, towers.VISION_TOWERS, towers.LLAVA_WHOLE_PROJECTOR, towers.IMAGE_NEWLINE
     ),
     "MiniCPMV4_6ForConditionalGeneration": vision(text.QWEN3_5, towers.MINICPM4_6),
     "MiniCPMV4_7ForConditionalGeneration": vision(text.QWEN3_5, towers.MINICPM4_6),

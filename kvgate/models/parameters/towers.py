@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kvgate.models.parameters.blocks import Block, ByLayer, Linear, Norms, Nothing, Several, Vector, by
 from kvgate.models.parameters.decoder import Tower
@@ -203,18 +203,25 @@ def _feature_layers(keys: Keys, layer: int = 0) -> int:
     return len(wanted) if isinstance(wanted, list) else 1
 
 
-LLAVA_PROJECTOR: Final = Several(
-    (
-        Linear(
-            "multi_modal_projector.linear_1",
-            lambda keys, layer: keys.hidden * _feature_layers(keys),
-            _text_hidden,
-            bias=_projector_bias,
-            split="column",
-        ),
-        Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=_projector_bias, split="row"),
+
+
+def _llava_projector(column: Literal["column", "none"], row: Literal["row", "none"]) -> Several:
+    return Several(
+        (
+            Linear(
+                "multi_modal_projector.linear_1",
+                lambda keys, layer: keys.hidden * _feature_layers(keys),
+                _text_hidden,
+                bias=_projector_bias,
+                split=column,
+            ),
+            Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=_projector_bias, split=row),
+        )
     )
-)
+
+
+LLAVA_PROJECTOR: Final = _llava_projector("column", "row")
+LLAVA_WHOLE_PROJECTOR: Final = _llava_projector("none", "none")
 MISTRAL3_PROJECTOR: Final = Several(
     (
         Norms(1),
