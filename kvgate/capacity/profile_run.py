@@ -18,6 +18,9 @@ from kvgate.records import record
 Sampler = Literal["sort", "flashinfer", "kernel", "fused", "none"]
 Engine = Literal["V0", "V1"]
 _HALF: Final = 2
+#: Defaults of ``max_num_seqs``, where V0 serves a release of V1.
+_V0_SEQUENCES: Final = 256
+_V1_SEQUENCES: Final = 1024
 #: Tokens that a mixture of experts takes at once (``VLLM_FUSED_MOE_CHUNK_SIZE``).
 _MOE_CHUNK: Final = 32_768
 #: Tokens of context that latent attention expands at once (``attention/backends/mla/common.py``).
@@ -64,6 +67,8 @@ def describe_profile_run(
     engine = engine_of(geometry, resolved, release, env)
     tokens = int(resolved["max_num_batched_tokens"])
     sequences = min(int(resolved["max_num_seqs"]), tokens)
+    if engine == "V0" and release.engine == "V1" and sequences == _V1_SEQUENCES:
+        sequences = _V0_SEQUENCES
     tensor = int(resolved.get("tensor_parallel_size") or 1)
     if engine == "V0" and geometry.is_multimodal:
         # V0 profiles with whole multimodal prompts: each sequence holds an item of the largest size.
@@ -137,6 +142,8 @@ def engine_of(geometry: ModelGeometry, resolved: Mapping[str, Any], release: Rel
         return "V0"
     if resolved.get("pooling") and not release.at_least("0.9.2"):
         return "V0"
+    if resolved.get("chunked_prefill") is False and not resolved.get("pooling") and not release.at_least("0.9.0"):
+        return "V0"  # V1 of these releases prefills in chunks whatever is asked
     methods = {geometry.quantization_method, resolved.get("quantization"), resolved.get("load_format")}
     if "gguf" in methods and not release.at_least("0.9.0"):
         return "V0"

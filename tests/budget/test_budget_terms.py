@@ -233,7 +233,7 @@ def test_limits_above_nothing_keep_the_profile() -> None:
 
 
 def test_towers_limited_to_nothing_are_not_loaded() -> None:
-    none = {"limit_mm_per_prompt": {"image": 0, "video": 0}}
+    none: dict[str, Any] = {"limit_mm_per_prompt": {"image": 0, "video": 0}}
     whole, bare = budget(QWEN2_VL, "0.12.0"), budget(QWEN2_VL, "0.12.0", **none)
     # Qwen2-VL's tower has 0.676 billion parameters.
     assert 1.2 * GIB < number(whole.weights) - number(bare.weights) < 1.3 * GIB
