@@ -541,6 +541,36 @@ def difference_sentence(difference: Difference) -> str:
     return sentence(difference)
 
 
+def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
+    """``kvgate init``: the files that this repository begins with.
+
+    Args:
+        write: write what is not there; otherwise it is only shown.
+
+    Returns:
+        The new files as a diff, and a line for each file that was written.
+
+    Raises:
+        KvgateError: a path does not exist, or a file cannot be written.
+    """
+    from kvgate import __version__
+    from kvgate import starter
+    from kvgate.config import Config
+
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+    root = tree_root(Path())
+    config = Config(root=root)
+    _, reading = _read(paths, config)
+    plans = _plans(reading, config, CheckOptions())
+    proposals = starter.propose(plans, root, __version__)
+    if write:
+        starter.write(proposals, root)
+    written = [f"{proposal.path}: written" for proposal in proposals if not proposal.present]
+    return starter.show(proposals), written if write else []
+
+
 def explain_rule(rule_id: str) -> str:
     """The documentation of a rule.
 

@@ -317,6 +317,21 @@ def rules(format_: str, facts: bool) -> None:
 
 @cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Show the files, write none.")
+@click.option("-q", "--quiet", is_flag=True, help="No words on stderr.")
+def init(paths: tuple[Path, ...], **options: Any) -> NoReturn:
+    """Write kvgate.yaml, a workflow and a pre-commit entry for the servers in PATHS; nothing is overwritten."""
+    from kvgate import app
+
+    shown, written = app.init(paths or (Path(),), write=not options["dry_run"])
+    _emit(shown, None)
+    for line in written:
+        _words(line, options)
+    sys.exit(ExitCode.CLEAN)
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--online/--offline", default=None, help="Ask the Hugging Face Hub. [default: offline]")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
 @click.option("-q", "--quiet", is_flag=True, help="No words on stderr.")
