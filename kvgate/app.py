@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ServingPlan
+    from kvgate.smoke.subject import Subject
+    from kvgate.smoke.verdict import Verdict
 
 
 class InputError(KvgateError):
@@ -569,6 +571,89 @@ def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
         starter.write(proposals, root)
     written = [f"{proposal.path}: written" for proposal in proposals if not proposal.present]
     return starter.show(proposals), written if write else []
+
+
+def verify_log(
+    path: Path | None, text: str, options: CheckOptions, *, unit: str | None = None, record: bool = False
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The pipeline of ``kvgate verify``: the verdict, and words about what was recorded.
+
+    Args:
+        path: files with the unit; None explains the log on its own.
+        text: the server's log.
+        record: keep the measured terms in ``.kvgate/measured.json``.
+
+    Raises:
+        KvgateError: the path does not exist, the log is not vLLM's, the unit is not clear, kvgate.yaml is wrong.
+    """
+    from datetime import date
+
+    from kvgate.engine.logs import read_log
+    from kvgate.measured import write_measurement
+    from kvgate.smoke.compare import judge
+    from kvgate.smoke.verify import SmokeError, choose_plan, measurement_of, subject_of_log
+
+    log = read_log(text)
+    if log.empty:
+        raise InputError("--log: nothing in it is a line of vLLM's")
+    if path is None:
+        model, reason = _model_of_log(log.model, options)
+        return judge(subject_of_log(log, model, reason), log, command="verify"), ()
+    config, plans = _units_of(path, options)
+    plan = choose_plan(plans, unit, log)
+    if plan.version_basis == "assumed" and log.version is not None:
+        _, plans = _units_of(path, replace(options, vllm_version=log.version))
+        plan = next(one for one in plans if one.unit.id == plan.unit.id)
+    verdict = judge(_subject(plan, config), log, command="verify")
+    if not record:
+        return verdict, ()
+    try:
+        if verdict.prediction is None:
+            raise SmokeError("nothing recorded: the model is not known")
+        kept = measurement_of(plan, verdict.prediction, log, date.today().isoformat())
+    except SmokeError as error:
+        return verdict, (str(error),)
+    return verdict, (f"{write_measurement(config.root, kept)}: recorded what {kept.unit} measured",)
+
+
+def _units_of(path: Path, options: CheckOptions) -> tuple[Config, list[ServingPlan]]:
+    if not path.exists():
+        raise InputError(f"{path}: no such file or directory")
+    config = _configuration_of_run([path], options)
+    _, reading = _read([path], config)
+    return config, _plans(reading, config, options)
+
+
+def _subject(plan: ServingPlan, config: Config) -> Subject:
+    from kvgate.smoke.subject import subject_of_plan
+
+    mapped = config.models.get(plan.model_reference or "")
+    return subject_of_plan(plan, (mapped,) if mapped else ())
+
+
+def _model_of_log(name: str | None, options: CheckOptions) -> tuple[Model | None, str | None]:
+    if name is None:
+        return None, "the log does not name the model"
+    config = _configuration_of_run([Path()], options)
+    online = config.online if options.online is None else options.online
+    try:
+        return _find_model(name, config.root, online=online, environ=options.environ, mapping=config.models), None
+    except InputError as error:
+        return None, str(error)
+
+
+def render_verdict(verdict: Verdict, form: str) -> str:
+    """A verdict as text, JSON or Markdown.
+
+    Raises:
+        InputError: verdicts have no such format.
+    """
+    from kvgate.report.smoke import FORMATS
+    from kvgate.report.smoke import render_verdict as render
+
+    if form not in FORMATS:
+        raise InputError(f"verify and smoke print {', '.join(FORMATS)}, not {form}")
+    return render(verdict, form)
 
 
 def explain_rule(rule_id: str) -> str:

@@ -297,6 +297,46 @@ def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--log", required=True, metavar="FILE|-", help="The server's log; - reads it from stdin.")
+@click.option("--unit", metavar="ID", help="The unit that the log is of; an id or the end of one.")
+@click.option("--record", is_flag=True, help="Keep what was measured in .kvgate/measured.json for later predictions.")
+@_source_options
+@_output_options
+def verify(path: Path | None, log: str, unit: str | None, record: bool, **options: Any) -> NoReturn:
+    """Compare a real server's log with the prediction for the manifest in PATH; without PATH, explain the log."""
+    from kvgate import app
+
+    check_options = app.CheckOptions(
+        config=options["config"],
+        gpu=options["gpu"],
+        vllm_version=options["vllm_version"],
+        online=options["online"],
+        environ=dict(os.environ),
+    )
+    verdict, words = app.verify_log(path, _read_log(log), check_options, unit=unit, record=record)
+    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
+    for line in words:
+        _words(line, options)
+    sys.exit(_verdict_code(verdict.outcome, alone=path is None))
+
+
+def _read_log(name: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"--log {name}: {error.strerror or error}") from None
+    return data.decode("utf-8", "replace")
+
+
+def _verdict_code(outcome: str, *, alone: bool = False) -> ExitCode:
+    """A log on its own is explained, not judged: that nothing could be compared is no failure then."""
+    if outcome in ("contradicted", "refused"):
+        return ExitCode.FINDINGS
+    return ExitCode.CLEAN if outcome == "holds" or alone else ExitCode.USAGE
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("rule")
 def explain(rule: str) -> None:
     """Print the documentation of RULE: why, what does not fire, how to mend it."""
