@@ -14,7 +14,7 @@ from typing import Any, Final
 from kvgate.capacity import backends as kernels
 from kvgate.capacity.backends import Backend, Choice, KernelBlock
 from kvgate.capacity.release import Release
-from kvgate.capacity.settings import ELEMENT_BYTES, RefusedError, Settings
+from kvgate.capacity.settings import ELEMENT_BYTES, RefusedError, Settings, caches_every_state
 from kvgate.capacity.spec import CacheSpec, SpecKind, ceil_div
 from kvgate.models.geometry import Layer, ModelGeometry, State
 from kvgate.records import record
@@ -40,8 +40,21 @@ class CacheLayout:
     backends: tuple[str, ...]
 
 
+class UnknownFormatError(ValueError):
+    """A cache format whose bytes are not known; the message names it."""
+
+
 def element_bytes(cache_dtype: str, dtype: str) -> int:
-    return ELEMENT_BYTES[dtype if cache_dtype == "auto" else cache_dtype]
+    """Bytes of one element.
+
+    Raises:
+        UnknownFormatError: the format is not in the table.
+    """
+    name = dtype if cache_dtype == "auto" else cache_dtype
+    try:
+        return ELEMENT_BYTES[name]
+    except KeyError:
+        raise UnknownFormatError(f"the KV-cache format {name} is not known") from None
 
 
 def packed_content_bytes(cache_dtype: str, head_size: int, head_size_v: int, *, latent: bool = False) -> int | None:
@@ -121,19 +134,52 @@ def state_bytes(state: State, settings: Settings) -> int:
     return conv * ELEMENT_BYTES[conv_dtype] + recurrent * ELEMENT_BYTES[recurrent_dtype]
 
 
-def lay_out(geometry: ModelGeometry, settings: Settings, release: Release) -> CacheLayout:
+def lay_out(geometry: ModelGeometry, settings: Settings, release: Release, drafts: Sequence[Layer] = ()) -> CacheLayout:
     """The specs of every cache-owning layer of one rank.
+
+    Args:
+        drafts: the layers that speculative decoding adds.
 
     Raises:
         RefusedError: the engine does not start.
         NoBackendError: no attention kernel serves a layer.
     """
-    return _Layout(geometry, settings, release).build()
+    if release.engine == "V0":
+        return _lay_out_v0(geometry, settings, release)
+    return _Layout(geometry, settings, release, drafts).build()
+
+
+def _lay_out_v0(geometry: ModelGeometry, settings: Settings, release: Release) -> CacheLayout:
+    """V0 gives every attention layer the same cache (``worker/cache_engine.py:CacheEngine.get_cache_block_size``)."""
+    dtype = settings.cache_dtype
+    width = element_bytes(dtype, settings.dtype)
+    owners = [layer for layer in geometry.layers if layer.kind in ("attention", "mla", "encoder")]
+    if not geometry.is_hybrid and not geometry.is_attention_free:
+        owners = [Layer(index) for index in range(geometry.num_layers)]
+    size, heads = geometry.head_size, max(1, geometry.num_kv_heads // settings.tensor_parallel_size)
+    block = settings.block_size or DEFAULT_BLOCK
+    if geometry.uses_mla and release.at_least("0.7.1"):
+        row = size * width
+        if release.at_least("0.7.2") and not release.at_least("0.8.0"):
+            row = ceil_div(row, 256) * 256
+        block = _Layout(geometry, settings, release).platform_block(block)
+        specs = [CacheSpec("mla_attention", block, 1, row, layer=layer.index) for layer in owners]
+    else:
+        if geometry.uses_mla:
+            text = geometry.text
+            heads = geometry.num_heads // settings.tensor_parallel_size
+            size = int(text.get("qk_nope_head_dim") or 0) + int(text.get("qk_rope_head_dim") or 0)
+            size = size if release.at_least("0.7.0") else 256
+        specs = [CacheSpec("full_attention", block, heads, 2 * size * width, layer=layer.index) for layer in owners]
+    return CacheLayout(tuple(specs), block, dtype, "none", block_outermost=False, backends=())
 
 
 class _Layout:
-    def __init__(self, geometry: ModelGeometry, settings: Settings, release: Release) -> None:
+    def __init__(
+        self, geometry: ModelGeometry, settings: Settings, release: Release, drafts: Sequence[Layer] = ()
+    ) -> None:
         self.geometry = geometry
+        self.layers = (*geometry.layers, *drafts)
         self.settings = settings
         self.release = release
         self.cache_dtype = _model_cache_dtype(geometry, settings)
@@ -215,7 +261,7 @@ class _Layout:
         self._canonical_cache_dtype()
         self._choose_block_size()
         mode = "none"
-        if any(layer.kind == "recurrent" for layer in geometry.layers):
+        if any(layer.kind == "recurrent" for layer in self.layers):
             mode = self._mamba_mode()
         if geometry.is_hybrid:
             self._align_states(mode)
@@ -223,7 +269,7 @@ class _Layout:
             self._align_skipped()
         specs = [
             replace(self.spec_of(layer, mode), layer=layer.index)
-            for layer in geometry.layers
+            for layer in self.layers
             if not layer.shared and layer.kind != "encoder"
         ]
         names = tuple(dict.fromkeys(backend.name for backend in self.chosen.values()))
@@ -232,17 +278,13 @@ class _Layout:
             self.block_size,
             self.cache_dtype,
             mode,
-            any(
-                kernels.BY_ROLE[layer.role].block_outermost
-                for layer in geometry.layers
-                if layer.role in kernels.BY_ROLE
-            ),
+            any(kernels.BY_ROLE[layer.role].block_outermost for layer in self.layers if layer.role in kernels.BY_ROLE),
             names,
         )
 
     def _canonical_cache_dtype(self) -> None:
         """Sparse latent caches have their own packed formats (``_canonicalize_sparse_mla_kv_cache_dtype``)."""
-        for layer in self.geometry.layers:
+        for layer in self.layers:
             if layer.kind == "mla" and layer.sparse:
                 name = self.backend(self.choice(layer, self.cache_dtype)).name
                 if (
@@ -253,56 +295,117 @@ class _Layout:
 
     def _choose_block_size(self) -> None:
         settings = self.settings
+        if settings.cpu:
+            self.block_size = settings.block_size or (DEFAULT_BLOCK if self.geometry.uses_mla else 128)
+            return
+        if self.release.block_rule == "platform":
+            self.block_size = self.platform_block(settings.block_size or DEFAULT_BLOCK)
+            return
         every: list[tuple[KernelBlock, ...]] = []
-        for layer in self.geometry.layers:
+        for layer in self.layers:
             blocks = self.blocks_of(layer)
             if blocks is not None and blocks not in every:
                 every.append(blocks)
+        if self.release.block_rule == "first":
+            every = every[:1]
         if settings.block_size is not None:
             self.block_size = int(settings.block_size)
-        elif settings.cpu:
-            self.block_size = DEFAULT_BLOCK if self.geometry.uses_mla else 128
         elif every:
             self.block_size = kernels.preferred_block(every, DEFAULT_BLOCK)
 
+    def platform_block(self, size: int) -> int:
+        """What the CUDA platform made of the block size (``platforms/cuda.py:check_and_update_config``, to 0.17)."""
+        settings, release, major = self.settings, self.release, self.settings.capability[0]
+        if not self.geometry.uses_mla or not release.at_least("0.8.0"):
+            return size
+        if any(layer.sparse for layer in self.layers):
+            return 64
+        name = (settings.attention_backend or "").upper()
+        if not name:
+            nope = self.geometry.text.get("qk_nope_head_dim", 1)
+            if major == 9:
+                name = "FLASHMLA"
+            elif major == 10 and release.at_least("0.15.0") and nope == 128:
+                name = "FLASHINFER_MLA"
+            elif major == 10 and release.at_least("0.10.1"):
+                name = "CUTLASS_MLA"
+        if name == "FLASHMLA" and size % 64:
+            return 64
+        if name == "CUTLASS_MLA" and size % 128:
+            return 128
+        if name == "FLASHINFER_MLA" and size != 32 and size % 64:
+            return 64
+        return size
+
     def _mamba_mode(self) -> str:
-        settings, _release = self.settings, self.release
-        if settings.prefix_caching:
-            mode = settings.mamba_mode
-            if mode == "none":
-                mode = "align"
-            self.mamba_block_size = settings.mamba_block_size or self.block_size
-            return mode
-        self.mamba_block_size = settings.mamba_block_size or settings.max_model_len
-        return "none"
+        """How recurrent states are cached (``models/config.py:MambaModelConfig``)."""
+        settings, release = self.settings, self.release
+        if not settings.prefix_caching:
+            self.mamba_block_size = settings.mamba_block_size or settings.max_model_len
+            return "none"
+        self.mamba_block_size = settings.mamba_block_size or self.block_size
+        if release.state_pages == "length":
+            return "all"
+        mode = settings.mamba_mode
+        every = caches_every_state(self.geometry)
+        if mode == "none":
+            drafted = bool(settings.speculative) and release.at_least("0.20.0") and not release.at_least("0.24.0")
+            mode = "all" if every and not drafted and not release.hybrid_caching else "align"
+        if mode == "all" and not release.all_mode:
+            raise RefusedError(f"vLLM {release.version} has no --mamba-cache-mode all")
+        return mode if every or mode != "all" else "align"
 
     def _align_states(self, mode: str) -> None:
         """Attention blocks grow until a page holds a state; states are padded to it (``_align_hybrid_block_size``)."""
-        geometry, settings = self.geometry, self.settings
-        states = [state_bytes(layer.state, settings) for layer in geometry.layers if layer.state is not None]
+        settings = self.settings
+        states = [state_bytes(layer.state, settings) for layer in self.layers if layer.state is not None]
         if not states or not max(states):
             return
         state = max(states)
-        attention = [layer for layer in geometry.layers if layer.kind in ("attention", "mla")]
+        attention = [layer for layer in self.layers if layer.kind in ("attention", "mla")]
         if not attention:
             return
         per_token = self._token_bytes(attention[0])
         if self.cache_dtype.startswith("turboquant_"):
             per_token = self._turboquant_token_bytes()
-        sets = [blocks for layer in geometry.layers if (blocks := self.blocks_of(layer)) is not None]
-        smallest = min(block.size for block in sets[0])
-        unit = max(smallest, self.block_size)
-        if geometry.uses_mla:
-            unit = max(unit, 128)
-        size = unit * ceil_div(state, unit * per_token)
-        common = math.lcm(*(min(block.size for block in blocks) for blocks in sets))
-        size = common * ceil_div(size, common)
+        size = self._aligned_block(state, per_token, mode)
         self.block_size = max(self.block_size, size)
+        if mode == "all":
+            self.mamba_block_size = size
         if mode == "align":
             self.mamba_block_size = self.block_size
         page = self.block_size * per_token
         if page != state:
             self.mamba_padded = page
+
+    def _aligned_block(self, state: int, per_token: int, mode: str) -> int:
+        """The fewest tokens, in the release's units, whose page holds a state."""
+        release, settings, geometry = self.release, self.settings, self.geometry
+        sets = [blocks for layer in self.layers if (blocks := self.blocks_of(layer)) is not None]
+        if release.alignment == "fixed":
+            unit = 16
+            if release.at_least("0.11.1"):
+                if geometry.uses_mla:
+                    unit = 128 if (settings.attention_backend or "").upper() == "CUTLASS_MLA" else 64
+                elif (
+                    settings.capability[0] == 10
+                    and geometry.head_size == 256
+                    and (settings.attention_backend or "FLASHINFER").upper() == "FLASHINFER"
+                ):
+                    unit = 32
+        else:
+            unit = max(min(block.size for block in sets[0]), self.block_size)
+            if geometry.uses_mla and release.alignment != "kernel":
+                unit = max(unit, 128)
+        if mode == "all":
+            chunk = settings.mamba_block_size or geometry.text.get("mamba_chunk_size")
+            chunk = math.lcm(int(chunk or geometry.text.get("chunk_size") or 2048), unit)
+            return chunk * ceil_div(ceil_div(state, per_token), chunk)
+        size = unit * ceil_div(state, unit * per_token)
+        if release.alignment == "kernels":
+            common = math.lcm(*(min(block.size for block in blocks) for blocks in sets))
+            size = common * ceil_div(size, common)
+        return size
 
     def _token_bytes(self, layer: Layer) -> int:
         """Bytes of one token in one attention layer, as the whole model's figures give them."""
@@ -330,7 +433,7 @@ class _Layout:
     def _align_skipped(self) -> None:
         """Layers kept at full precision share the pool of quantized ones (``_align_heterogeneous_kv_block_size``)."""
         geometry, settings = self.geometry, self.settings
-        attention = [layer for layer in geometry.layers if layer.kind in ("attention", "mla")]
+        attention = [layer for layer in self.layers if layer.kind in ("attention", "mla")]
         if not attention:
             return
         primary = self._token_bytes(attention[0])

@@ -96,7 +96,7 @@ class PoolShape:
 
     def size_tokens(self, blocks: int, length: int, shape: RequestShape) -> int:
         """ "GPU KV cache size", by the meaning it has in the release."""
-        figure = self.release.token_figure
+        figure = self.release.size_figure
         if figure == "concurrency":
             return int(self.max_concurrency(blocks, length, shape) * length)
         smallest = min(spec.block_size for group in self.groups for spec in group.every)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final
 
 from kvgate.capacity.backends import NoBackendError
+from kvgate.capacity.engine import effective_release
 from kvgate.capacity.groups import Grouping, GroupingError, group_layers
-from kvgate.capacity.layout import CacheLayout, lay_out
+from kvgate.capacity.layout import CacheLayout, UnknownFormatError, lay_out
 from kvgate.capacity.load import concurrency
 from kvgate.capacity.measured import MeasuredTerms, with_measured
 from kvgate.capacity.pool import PoolShape
@@ -23,10 +24,18 @@ from kvgate.capacity.prediction import (
     Workload,
 )
 from kvgate.capacity.release import Release, release_of
-from kvgate.capacity.settings import GIB, RefusedError, Settings, pipeline_stages, resolve_settings
+from kvgate.capacity.settings import (
+    ASSUMED_CAPABILITY,
+    GIB,
+    RefusedError,
+    Settings,
+    pipeline_stages,
+    resolve_settings,
+)
 from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
-from kvgate.models.geometry import ModelGeometry, UnknownModelError, read_geometry
+from kvgate.models.drafts import draft_layers
+from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry
 from kvgate.models.model import Model
 from kvgate.models.weights import parameter_bytes
 from kvgate.source.text import Unresolved
@@ -47,6 +56,7 @@ def predict_capacity(
     weight_bytes: int | None = None,
     kv_cache_tokens: int | None = None,
     measured: MeasuredTerms | None = None,
+    draft: Model | None = None,
 ) -> Prediction:
     """The prediction for one server start.
 
@@ -60,11 +70,12 @@ def predict_capacity(
         weight_bytes: measured bytes of the weights per rank.
         kv_cache_tokens: the pool in tokens where it is known (a start-up log): skips the budget.
         measured: terms of the budget that a server of this configuration measured.
+        draft: the model that ``--speculative-config`` names, where it is one of its own.
     """
     env = env or {}
     release = release_of(version)
     total = gpu_memory_bytes or (gpu.memory_bytes if gpu else None)
-    run = _Run(model, arguments, release, gpu, total, env, workload, weight_bytes, kv_cache_tokens, measured)
+    run = _Run(model, arguments, release, gpu, total, env, workload, weight_bytes, kv_cache_tokens, measured, draft)
     memory, cache, starts, reasons, load, resolved, architecture = run.predict()
     return Prediction(
         model_id=model.id,
@@ -86,13 +97,34 @@ def predict_capacity(
     )
 
 
+# Arguments that decide over the bytes of a block; the rest is about the budget or the length of a request.
+_BLOCK_ARGUMENTS: Final = frozenset(
+    {
+        "attention_backend", "block_size", "decode_context_parallel_size", "disable_hybrid_kv_cache_manager",
+        "disable_sliding_window", "dtype", "hf_overrides", "kv_cache_dtype", "kv_cache_dtype_skip_layers",
+        "pipeline_parallel_size", "speculative_config", "tensor_parallel_size",
+    }
+)  # fmt: skip
+_STATE_ARGUMENTS: Final = frozenset(
+    {
+        "enable_prefix_caching", "mamba_block_size", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype",
+        "max_model_len",
+    }
+)  # fmt: skip
+_OTHER_CAPABILITIES: Final = ((8, 0), (8, 9), (10, 0))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 _UNKNOWN_CACHE = KVCache(None, None, None, None, None, None, None, None, None, "unknown")
 
 
 class _Run:
     def __init__(self, model: Model, arguments: Mapping[str, Any], release: Release, gpu: Gpu | None, total: int | None,
                  env: Mapping[str, str], workload: Workload | None, weight_bytes: int | None,
-                 kv_cache_tokens: int | None, measured: MeasuredTerms | None) -> None:  # fmt: skip
+                 kv_cache_tokens: int | None, measured: MeasuredTerms | None, draft: Model | None) -> None:  # fmt: skip
         self.model = model
         self.arguments = arguments
         self.release = release
@@ -103,6 +135,8 @@ class _Run:
         self.weight_bytes = weight_bytes
         self.kv_cache_tokens = kv_cache_tokens
         self.measured = measured
+        self.draft = draft
+        self.assumed = False
         self.reasons: list[str] = []
 
     def predict(self) -> tuple[Memory, KVCache, Starts, list[str], Any, Mapping[str, Any], str | None]:
@@ -117,18 +151,25 @@ class _Run:
         except UnknownModelError as error:
             self.reasons.append(str(error))
             return self._memory(None, None, None), _UNKNOWN_CACHE, "unknown", self.reasons, None, {}, names[0]
+        self._choose_engine(geometry)
         try:
             settings = resolve_settings(
                 geometry, self.arguments, release=self.release, gpu=self.gpu, gpu_memory_bytes=self.total, env=self.env
             )
-            layout = lay_out(geometry, settings, self.release)
+            drafts = self._drafts(geometry, settings)
+            layout = lay_out(geometry, settings, self.release, drafts)
             groups = group_layers(layout.specs, _grouping(settings, self.release, layout))
+            stages = pipeline_stages(geometry.num_layers, settings.pipeline_parallel_size, self.release, self.env)
         except (RefusedError, NoBackendError, GroupingError) as error:
             self.reasons.append(str(error))
             memory = self._memory(geometry, None, None)
-            return memory, _UNKNOWN_CACHE, "no", self.reasons, None, {}, geometry.architecture
+            starts: Starts = "unknown" if self._blocked(geometry) else "no"
+            return memory, _UNKNOWN_CACHE, starts, self.reasons, None, {}, geometry.architecture
+        except UnknownFormatError as error:
+            self.reasons.append(str(error))
+            memory = self._memory(geometry, None, None)
+            return memory, _UNKNOWN_CACHE, "unknown", self.reasons, None, {}, geometry.architecture
         self.reasons.extend(settings.reasons)
-        stages = pipeline_stages(geometry.num_layers, settings.pipeline_parallel_size, self.release, self.env)
         pool = PoolShape.of(
             groups,
             self.release,
@@ -141,6 +182,7 @@ class _Run:
         resolved = {
             **{dest: value for dest, value in self.arguments.items() if not isinstance(value, Unresolved)},
             **asdict(settings),
+            "engine": self.release.engine,
             "gpu_memory_utilization": settings.utilization,
             "enable_prefix_caching": settings.prefix_caching,
             "enable_chunked_prefill": settings.chunked_prefill,
@@ -151,6 +193,12 @@ class _Run:
         }
         resolved["unresolved"] = dict(settings.unresolved)
         memory = self._memory(geometry, settings, resolved)
+        blocked = self._blocked(geometry)
+        if blocked:
+            self.reasons.extend(f"{_flag(name)} is not known: {settings.unresolved[name]}" for name in blocked)
+            return memory, _UNKNOWN_CACHE, "unknown", self.reasons, None, resolved, geometry.architecture
+        if settings.assumed_gpu:
+            self._check_assumption(geometry, settings, drafts, layout)
         cache, starts, settings = self._cache(geometry, settings, layout, pool, shape, memory)
         resolved["max_model_len"] = settings.max_model_len
         load = None
@@ -159,6 +207,53 @@ class _Run:
             low, high = (None if b is None else int(b) for b in bounds)
             load = concurrency(pool, cache.num_gpu_blocks, (low, high), self.workload, settings, shape)
         return memory, cache, starts, self.reasons, load, resolved, geometry.architecture
+
+    def _given(self, name: str) -> Any:
+        value = self.arguments.get(name)
+        return None if isinstance(value, Unresolved) else value
+
+    def _choose_engine(self, geometry: ModelGeometry) -> None:
+        cpu = self.gpu is not None and self.gpu.vendor == "cpu"
+        capability = (self.gpu.compute_capability if self.gpu else None) or ASSUMED_CAPABILITY
+        self.release, reason = effective_release(self.release, geometry, self._given, self.env, capability, cpu=cpu)
+        if reason is not None:
+            self.reasons.append(reason)
+
+    def _drafts(self, geometry: ModelGeometry, settings: Settings) -> tuple[Layer, ...]:
+        if not settings.speculative or self.release.engine == "V0":
+            return ()
+        try:
+            draft = read_geometry(self.draft) if self.draft is not None else None
+            return draft_layers(geometry, settings.speculative, draft)
+        except UnknownModelError as error:
+            self.reasons.append(f"{error}: it is not counted, the pool is smaller")
+            self.assumed = True
+            return ()
+
+    def _blocked(self, geometry: ModelGeometry) -> list[str]:
+        """Arguments without a value that decide over the bytes of a block."""
+        names = [name for name, value in self.arguments.items() if isinstance(value, Unresolved)]
+        states = any(layer.kind == "recurrent" for layer in geometry.layers)
+        decisive = _BLOCK_ARGUMENTS | (_STATE_ARGUMENTS if states else frozenset())
+        return [name for name in names if name in decisive]
+
+    def _check_assumption(
+        self, geometry: ModelGeometry, settings: Settings, drafts: tuple[Layer, ...], layout: CacheLayout
+    ) -> None:
+        """Whether the blocks would differ on other GPUs than the assumed one."""
+        for capability in _OTHER_CAPABILITIES:
+            try:
+                other = lay_out(geometry, replace(settings, capability=capability), self.release, drafts)
+            except (RefusedError, NoBackendError):
+                other = None
+            if other is None or other.specs != layout.specs:
+                major, minor = ASSUMED_CAPABILITY
+                self.reasons.append(
+                    f"blocks of {layout.block_size} tokens assume a GPU of compute capability {major}.{minor}: "
+                    "the GPU is not known"
+                )
+                self.assumed = True
+                return
 
     # --- memory
 
@@ -214,12 +309,18 @@ class _Run:
                 settings = replace(settings, max_model_len=estimate)
             starts = self._starts(pool, shape, settings, usable, available)
         length = settings.max_model_len
+        known = "max_model_len" not in settings.unresolved
+        if not known:
+            self.reasons.append(f"--max-model-len is not known: {settings.unresolved['max_model_len']}")
+            starts = "unknown"
 
         def tokens(count: int | None) -> int | None:
-            return None if count is None else pool.size_tokens(count, length, shape)
+            if count is None or (not known and self.release.size_figure == "concurrency"):
+                return None
+            return pool.size_tokens(count, length, shape)
 
         def times(count: int | None) -> float | None:
-            return None if count is None else pool.max_concurrency(count, length, shape)
+            return None if count is None or not known else pool.max_concurrency(count, length, shape)
 
         interval = {
             "num_gpu_blocks": (low, high),
@@ -233,10 +334,10 @@ class _Run:
             bytes_per_token=pool.marginal_bytes(),
             num_gpu_blocks=blocks,
             size_tokens=tokens(blocks),
-            max_model_len=length,
+            max_model_len=length if known else None,
             max_concurrency=times(blocks),
-            estimated_max_model_len=estimate,
-            basis=basis,
+            estimated_max_model_len=estimate if known else None,
+            basis="assumed" if self.assumed and basis != "unknown" else basis,
             interval=interval,
             groups=_described(pool),
         )

@@ -14,8 +14,10 @@ from kvgate.engine.releases import resolve_version
 from kvgate.records import record
 
 Key = tuple[int, ...]
-TokenFigure = Literal["blocks", "groups", "concurrency"]
+SizeFigure = Literal["blocks", "groups", "concurrency"]
 Unify = Literal["never", "ratio", "pad"]
+BlockRule = Literal["platform", "first", "all"]
+Alignment = Literal["fixed", "kernel", "kernel_mla", "kernels"]
 StatePages = Literal["one", "length", "mode"]
 FitCheck = Literal["layers", "first_group", "groups", "blocks"]
 T = TypeVar("T")
@@ -39,7 +41,7 @@ class Release:
         key: version as integers.
         engine: ``V0`` or ``V1``, by default (V1 since 0.8).
         utilization: default of ``gpu_memory_utilization``.
-        token_figure: what "GPU KV cache size" means: ``blocks`` x block size; ``groups`` (blocks // groups x block
+        size_figure: what "GPU KV cache size" means: ``blocks`` x block size; ``groups`` (blocks // groups x block
             size); ``concurrency`` x max_model_len.
         fit_check: what the check for one request of ``max_model_len`` adds up: ``layers`` before they are grouped;
             ``first_group`` alone, times the layers of a group; all ``groups`` likewise; or ``blocks`` of the pool.
@@ -53,6 +55,10 @@ class Release:
         hybrid_allocator: layers of different kinds keep their own block tables.
         window_specs: windows have a spec of their own; before, V1 gave them full attention's.
         chunked_hybrid: so do chunked layers.
+        block_rule: what the default block size suits: the ``platform``'s own rule for latent attention; the ``first``
+            layer's kernel; or ``all`` kernels.
+        alignment: the unit that blocks of hybrid models grow by: ``fixed``; the first layer's ``kernel``; the same with
+            at least 128 for latent attention (``kernel_mla``); or what all ``kernels`` share.
         hybrid_caching: prefix caching is on by default for models with recurrent layers.
         state_pages: recurrent states of a request: ``one``; one per block of its length (``length``); or by the
             cache mode (``mode``).
@@ -68,7 +74,7 @@ class Release:
     key: Key
     engine: Literal["V0", "V1"]
     utilization: float
-    token_figure: TokenFigure
+    size_figure: SizeFigure
     fit_check: FitCheck
     concurrency: Literal["tokens", "bytes", "blocks"]
     null_block: bool
@@ -82,6 +88,8 @@ class Release:
     hybrid_allocator: bool
     window_specs: bool
     chunked_hybrid: bool
+    block_rule: BlockRule
+    alignment: Alignment
     hybrid_caching: bool
     state_pages: StatePages
     extra_states_in_all: bool
@@ -110,7 +118,7 @@ def release_of(version: str) -> Release:
         key=key,
         engine=since("V0", ("0.8.0", "V1")),
         utilization=since(0.9, ("0.20.0", 0.92)),
-        token_figure=since("blocks", ("0.9.1", "groups"), ("0.20.1", "concurrency")),
+        size_figure=since("blocks", ("0.9.1", "groups"), ("0.20.1", "concurrency")),
         fit_check=_since(key, "layers", (("0.14.0", "first_group"), ("0.19.0", "groups"), ("0.28.0", "blocks"))),
         concurrency=_since(key, "tokens", (("0.9.1", "bytes"), ("0.28.0", "blocks"))),
         null_block=since(False, ("0.29.0", True)),
@@ -124,6 +132,8 @@ def release_of(version: str) -> Release:
         hybrid_allocator=since(False, ("0.9.1", True)),
         window_specs=since(False, ("0.8.2", True)),
         chunked_hybrid=since(False, ("0.16.0", True)),
+        block_rule=_since(key, "platform", (("0.18.0", "first"), ("0.31.0", "all"))),
+        alignment=_since(key, "fixed", (("0.20.0", "kernel"), ("0.28.0", "kernel_mla"), ("0.32.0", "kernels"))),
         hybrid_caching=since(False, ("0.28.0", True)),
         state_pages=_since(key, "one", (("0.11.1", "length"), ("0.15.0", "mode"))),
         extra_states_in_all=since(False, ("0.22.0", True)),

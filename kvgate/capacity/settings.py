@@ -19,6 +19,7 @@ from kvgate.records import record
 from kvgate.source.text import Unresolved
 
 GIB: Final = 1 << 30
+ASSUMED_CAPABILITY: Final = (9, 0)
 
 ELEMENT_BYTES: Final[Mapping[str, int]] = {
     "float32": 4, "float": 4, "half": 2, "float16": 2, "bfloat16": 2,
@@ -94,6 +95,9 @@ def supported_dtypes(capability: Capability, cpu: bool) -> tuple[str, ...]:
     return ("float16", "float32")
 
 
+EAGLE_METHODS: Final = frozenset({"eagle", "eagle3", "mtp", "dflash", "extract_hidden_states"})
+
+
 def model_dtype(
     geometry: ModelGeometry, requested: str | None, capability: Capability, *, pooling: bool, cpu: bool
 ) -> str:
@@ -124,7 +128,7 @@ def cache_dtype(geometry: ModelGeometry, requested: str | None, release: Release
     if quantization is None:
         return "auto"
     method = str(quantization.get("quant_method") or "")
-    if method.startswith("modelopt"):
+    if method.startswith("modelopt") and release.at_least("0.14.0"):
         inner = quantization.get("quantization")
         inner = inner if isinstance(inner, Mapping) else quantization
         algorithm = (
@@ -142,7 +146,10 @@ def cache_dtype(geometry: ModelGeometry, requested: str | None, release: Release
             else:
                 return "auto"
         if isinstance(algorithm, str):
-            return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(algorithm.lower(), "auto")
+            known = {"fp8": "fp8_e4m3", **({"nvfp4": "nvfp4"} if release.at_least("0.20.0") else {})}
+            return known.get(algorithm.lower(), "auto")
+        return "auto"
+    if not release.at_least("0.15.0"):
         return "auto"
     if method == "compressed-tensors" and quantization.get("kv_cache_scheme") is not None and not geometry.uses_mla:
         return "fp8"
@@ -153,13 +160,19 @@ def batch_defaults(release: Release, gpu: Gpu | None, memory_bytes: int | None, 
     """Default token budget and sequences of ``vllm serve`` (``EngineArgs.get_batch_defaults``)."""
     if gpu is not None and gpu.vendor == "cpu":
         return 2048 * world, 128 * world
+    if release.engine == "V0":
+        return 2048, 256
     memory = memory_bytes or (gpu.memory_bytes if gpu else None) or 0
     name = gpu.name.lower() if gpu else ""
     if release.large_gpu_batches and memory >= 160 * GIB:
         return 16384, 1024
-    if memory >= 70 * GIB and ("a100" not in name or not release.at_least("0.9.0")):
-        return 8192, 1024
-    return 2048, 256
+    if not release.at_least("0.8.5"):
+        large = "h100" in name or "h200" in name
+        return 8192 if large else 2048, 1024 if large or not release.at_least("0.8.4") else 256
+    large = memory >= 70 * GIB and not ("a100" in name and release.at_least("0.9.0"))
+    if gpu is not None and gpu.compute_capability == (12, 1) and release.at_least("0.33.0"):
+        large = False
+    return (8192, 1024) if large else (2048, 256)
 
 
 def resolve_settings(
@@ -173,6 +186,9 @@ def resolve_settings(
 ) -> Settings:
     """Every argument that the arithmetic reads, with the release's defaults.
 
+    Args:
+        release: the switches of the engine the server gets (:func:`kvgate.capacity.engine.effective_release`).
+
     Raises:
         RefusedError: the engine does not start with these arguments.
     """
@@ -184,7 +200,7 @@ def resolve_settings(
 
     reasons: list[str] = []
     cpu = gpu is not None and gpu.vendor == "cpu"
-    capability = (gpu.compute_capability if gpu else None) or (9, 0)
+    capability = (gpu.compute_capability if gpu else None) or ASSUMED_CAPABILITY
     tp = _whole(given("tensor_parallel_size"), 1)
     pp = _whole(given("pipeline_parallel_size"), 1)
     if geometry.num_heads and geometry.num_heads % tp:
@@ -206,6 +222,9 @@ def resolve_settings(
     caching = given("enable_prefix_caching")
     if caching is None:
         caching = _caching_by_default(geometry, release, pooler, pooling=pooling)
+    caching = bool(caching) and _caches_states(geometry, release)
+    if release.engine == "V0" and geometry.is_multimodal:
+        caching = False
     if geometry.is_encoder_decoder:
         chunked = False
 
@@ -217,6 +236,8 @@ def resolve_settings(
     if explicit_budget is None:
         if not chunked:
             budget = max(length, budget)
+        if release.engine == "V0":
+            budget = max(budget, 32768 if pooling else 0, 5120 if geometry.is_multimodal else 0)
         item = geometry.family.item_tokens
         if item is not None and release.item_floor and takes_images(geometry, given):
             budget = max(item, budget)
@@ -265,9 +286,9 @@ def resolve_settings(
         utilization=float(given("gpu_memory_utilization") or release.utilization),
         cache_memory_bytes=given("kv_cache_memory_bytes"),
         blocks_override=given("num_gpu_blocks_override"),
-        hybrid_manager=not given("disable_hybrid_kv_cache_manager"),
+        hybrid_manager=_hybrid_manager(geometry, release, given, env),
         mamba_dtype=str(given("mamba_cache_dtype") or "auto"),
-        mamba_ssm_dtype=_ssm_dtype(geometry, given("mamba_ssm_cache_dtype")),
+        mamba_ssm_dtype=_ssm_dtype(geometry, given("mamba_ssm_cache_dtype"), release),
         mamba_mode=str(given("mamba_cache_mode") or "none"),
         mamba_block_size=given("mamba_block_size"),
         speculative_tokens=spec_tokens,
@@ -327,6 +348,7 @@ def pipeline_stages(layers: int, size: int, release: Release, env: Mapping[str, 
             for stage in range(2, rest + 2):
                 counts[-stage] += 1
     ends = list(itertools.accumulate(counts))
+    ends[-1] = 1 << 30  # with the layers of drafts
     return tuple(zip([0, *ends[:-1]], ends, strict=True))
 
 
@@ -340,8 +362,50 @@ def _skip_layers(geometry: ModelGeometry, stored: str, requested: Any) -> tuple[
     return tuple(sorted(layers))
 
 
-def _ssm_dtype(geometry: ModelGeometry, requested: str | None) -> str:
-    return requested if requested and requested != "auto" else geometry.ssm_dtype or "auto"
+def _ssm_dtype(geometry: ModelGeometry, requested: str | None, release: Release) -> str:
+    if requested and requested != "auto":
+        return requested
+    return geometry.ssm_dtype or "auto" if release.at_least(geometry.family.ssm_dtype_since) else "auto"
+
+
+# KV connectors that serve several block tables (subclasses of ``SupportsHMA``).
+_HYBRID_CONNECTORS: Final = frozenset(
+    {
+        "NixlConnector", "NixlPullConnector", "NixlPushConnector", "MooncakeConnector", "MooncakeStoreConnector",
+        "ExampleHiddenStatesConnector", "MoRIIOConnector", "SimpleCPUOffloadConnector", "OffloadingConnector",
+        "DecodeBenchConnector",
+    }
+)  # fmt: skip
+
+
+def _hybrid_manager(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], env: Mapping[str, str]
+) -> bool:
+    """Whether layers of different kinds keep their own block tables (``config/vllm.py``)."""
+    wish = given("disable_hybrid_kv_cache_manager")
+    if wish:
+        return False
+    if any(layer.chunk is not None for layer in geometry.layers):
+        allowed = env.get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
+        if not release.chunked_hybrid if allowed is None else allowed in ("0", "false", "False"):
+            return False
+        speculative = given("speculative_config")
+        if isinstance(speculative, Mapping) and speculative.get("method") in EAGLE_METHODS:
+            return False
+    transfer = given("kv_transfer_config")
+    if wish is None and isinstance(transfer, Mapping) and transfer:
+        return release.at_least("0.22.0") and _serves_groups(transfer)
+    events = given("kv_events_config")
+    return not (wish is None and events and not release.at_least("0.20.0"))
+
+
+def _serves_groups(transfer: Mapping[str, Any]) -> bool:
+    name = transfer.get("kv_connector")
+    if name == "MultiConnector":
+        extra = transfer.get("kv_connector_extra_config")
+        parts = extra.get("connectors") if isinstance(extra, Mapping) else None
+        return bool(parts) and all(isinstance(part, Mapping) and _serves_groups(part) for part in parts or ())
+    return name in _HYBRID_CONNECTORS
 
 
 def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], reasons: list[str]) -> tuple[int, bool]:
@@ -375,7 +439,9 @@ def _chunked_by_default(
     if geometry.is_encoder_decoder:
         return False
     if release.engine == "V0":
-        return length > 32768 and not geometry.is_multimodal and not pooling
+        latent = geometry.uses_mla and release.at_least("0.7.1")
+        windows = geometry.declared_window is not None
+        return length > 32768 and not (geometry.is_multimodal or pooling or latent or windows)
     return not pooling or _summarizes_last(geometry, pooler)
 
 
@@ -388,6 +454,18 @@ def _caching_by_default(geometry: ModelGeometry, release: Release, pooler: Mappi
     if geometry.is_attention_free:
         return False
     return release.hybrid_caching if geometry.is_hybrid else True
+
+
+def caches_every_state(geometry: ModelGeometry) -> bool:
+    """Whether the recurrent kernels can keep the state at every block boundary (``supports_mamba_prefix_caching``)."""
+    return all(layer.state is None or layer.state.formula in ("mamba1", "mamba2") for layer in geometry.layers)
+
+
+def _caches_states(geometry: ModelGeometry, release: Release) -> bool:
+    """Whether a release can cache prefixes of a model with recurrent layers at all."""
+    if not any(layer.kind == "recurrent" for layer in geometry.layers) or release.state_pages == "mode":
+        return True
+    return release.state_pages == "length" and caches_every_state(geometry)
 
 
 def is_encoder_only(geometry: ModelGeometry) -> bool:

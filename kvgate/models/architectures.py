@@ -112,6 +112,7 @@ class Family:
     window_everywhere: bool = True
     ssm_dtype_key: str | None = None
     ssm_dtype_default: str | None = None
+    ssm_dtype_since: str = "0.13.0"
     default_seq_pooling: str = "LAST"
     pools_steps: bool = False
     bidirectional: Callable[[Config], bool] | None = None
