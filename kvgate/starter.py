@@ -195,7 +195,7 @@ jobs:
       - uses: {SETUP_PYTHON}
         with:
           python-version: "3.13"
-      - run: python -m pip install --only-binary=:all: kvgate=={version}
+      - run: 'python -m pip install --only-binary=:all: kvgate=={version}'
       - name: What this change does to the capacity
         if: github.event_name != 'push'
         run: kvgate diff --format github --format markdown --output "$GITHUB_STEP_SUMMARY"
@@ -225,7 +225,7 @@ kvgate:
   before_script:
     - apt-get update && apt-get install --yes --no-install-recommends git
     - git config --global --add safe.directory "$CI_PROJECT_DIR"
-    - python -m pip install --only-binary=:all: kvgate=={version}
+    - 'python -m pip install --only-binary=:all: kvgate=={version}'
   script:
     - kvgate diff --format text --format gitlab --output gl-code-quality-report.json
   artifacts:
