@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.errors import KvgateError
 from kvgate.records import record
@@ -14,6 +14,7 @@ from kvgate.source.text import words_of_command_line
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
+    from kvgate.findings.finding import InternalError, Unchecked
     from kvgate.findings.report import Report
     from kvgate.gate.difference import Difference
     from kvgate.gate.event import Event
@@ -39,7 +40,7 @@ def predict(
     vllm_version: str | None = None,
     env: Mapping[str, str] | None = None,
     weight_bytes: int | None = None,
-    workload: Workload | None = None,
+    workload: Workload | Mapping[str, Any] | None = None,
 ) -> Prediction:
     """Predict one vLLM server.
 
@@ -51,12 +52,16 @@ def predict(
         vllm_version: release; None assumes the newest one known.
         env: environment variables of the server.
         weight_bytes: bytes of the weights on one GPU; None computes them.
-        workload: the load over all replicas.
+        workload: the load over all replicas, as :class:`Workload` or a mapping of its fields.
 
     Raises:
         KvgateError: the model cannot be found or read. A flag that the release lacks, an unknown GPU or an unknown
             architecture raise nothing: ``reasons`` says so, and what depends on them is unknown.
     """
+    if isinstance(args, str):
+        raise InputError("args: a list of words expected, not one text")
+    if gpu_memory_bytes is not None and gpu_memory_bytes <= 0:
+        raise InputError(f"gpu_memory_bytes: a positive number expected, got {gpu_memory_bytes}")
     return _predict(
         _find_model(model, Path(), online=False, environ={}),
         args,
@@ -65,8 +70,21 @@ def predict(
         vllm_version=vllm_version,
         env=env or {},
         weight_bytes=weight_bytes,
-        workload=workload,
+        workload=_workload(workload),
     )
+
+
+def _workload(workload: Workload | Mapping[str, Any] | None) -> Workload | None:
+    from kvgate.capacity.prediction import Workload
+
+    if workload is None or isinstance(workload, Workload):
+        return workload
+    try:
+        return Workload(**workload)
+    except TypeError:
+        raise InputError(
+            f"workload: {', '.join(Workload.__match_args__)} expected, got {', '.join(workload)}"
+        ) from None
 
 
 def _find_model(
@@ -82,8 +100,13 @@ def _find_model(
     try:
         if isinstance(model, Mapping):
             return model_from_mapping(model)
-        if isinstance(model, Path) or Path(model).exists():
-            return load_model(model)
+        if not str(model).strip():
+            raise InputError("the model is empty: a Hub id, a directory or a config.json expected")
+        path = Path(model)
+        if path.exists():
+            return load_model(path)
+        if isinstance(model, Path) or path.is_absolute() or path.suffix == ".json" or model.startswith((".", "~")):
+            raise InputError(f"{model}: no such file or directory")
         lookup = find_model(model, root=root, online=online, environ=environ, mapping=mapping or {})
     except (ModelError, OSError) as error:
         raise InputError(str(error)) from None
@@ -106,30 +129,53 @@ def _predict(
 ) -> Prediction:
     from kvgate.capacity.predict import predict_capacity
     from kvgate.engine.arguments import parse_arguments
-    from kvgate.engine.releases import newest_release
+    from kvgate.engine.releases import newest_release, resolve_version
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
-    from kvgate.plan import usable_values
+    from kvgate.plan import usable_values, with_refusals
 
-    parsed = parse_arguments(words_of_command_line(args), vllm_version or newest_release(), positional_model=False)
+    reasons: list[str] = []
+    version = newest_release()
+    version_basis: Basis = "assumed"
+    if vllm_version is not None:
+        info = resolve_version(vllm_version)
+        if info.standing == "unknown":
+            reasons.append(f'"{vllm_version}" is no vLLM release: judged as {version}')
+        else:
+            version, version_basis = vllm_version.removeprefix("v"), "declared"
+        if info.standing == "newer":
+            reasons.append(f"vLLM {version} is newer than {newest_release()}, the newest release that kvgate knows")
+    parsed = parse_arguments(words_of_command_line(args), version, positional_model=False)
     found = find_gpu(gpu) if gpu else None
-    basis: Basis = "declared" if found or gpu_memory_bytes else "unknown"
+    if gpu and found is None:
+        reasons.append(explain_gpu(gpu))
+    values = usable_values(parsed)
     prediction = predict_capacity(
         model,
-        usable_values(parsed),
-        version=vllm_version or newest_release(),
-        version_basis="declared" if vllm_version else "assumed",
+        values,
+        version=version,
+        version_basis=version_basis,
         gpu=found,
+        gpu_count=_ranks(values),
         gpu_memory_bytes=gpu_memory_bytes,
-        gpu_basis=basis,
+        gpu_basis="declared" if found or gpu_memory_bytes else "unknown",
         env=env,
         workload=workload,
         weight_bytes=weight_bytes,
         kv_cache_tokens=kv_cache_tokens,
     )
-    reasons = [problem.message for problem in parsed.problems if problem.refused]
-    if gpu and found is None:
-        reasons.append(explain_gpu(gpu))
-    return replace(prediction, reasons=(*reasons, *prediction.reasons)) if reasons else prediction
+    prediction = with_refusals(prediction, parsed)
+    return replace(prediction, reasons=(*prediction.reasons, *reasons)) if reasons else prediction
+
+
+def _ranks(values: Mapping[str, Any]) -> int | None:
+    """GPUs of one server: the product of its parallel sizes; None where one is not known."""
+    count = 1
+    for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
+        size = values.get(dest, 1)
+        if not isinstance(size, int) or size < 1:
+            return None
+        count *= size
+    return count
 
 
 def predict_command(
@@ -165,7 +211,7 @@ def predict_command(
         args,
         gpu=gpu,
         gpu_memory_bytes=options["gpu_memory_bytes"],
-        vllm_version=options["vllm_version"] or config.vllm_version,
+        vllm_version=_release(options["vllm_version"]) or config.vllm_version,
         env={},
         weight_bytes=options["weight_bytes"],
         workload=workload,
@@ -274,7 +320,8 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         profile=options.profile or config.profile,
         config=_rules_over_one_state(config),
     )
-    predicted = [(plan, plan.predict()) for plan in plans]
+    crashes: list[InternalError] = []
+    predicted = [(plan, _predicted(plan, crashes)) for plan in plans]
     tree = Tree(collection.files, config.root)
     judgement = judge(rules, selection, predicted, reading.unread, collection.files, tree=tree, config=config)
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
@@ -282,18 +329,68 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
     ]
     unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
+    whole = any(config.root.is_relative_to(path.resolve()) for path in paths)
+    unchecked += _unmatched_entries(config, collection, plans, whole=whole)
     findings, accepted = judgement.findings, 0
     if not options.ignore_baseline:
         findings, accepted = _without_accepted(findings, config, options)
-    return Report(
+    report = Report(
         units=tuple(unit_report(plan, prediction) for plan, prediction in predicted),
         findings=findings,
         unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
-        errors=judgement.errors,
+        errors=(*crashes, *judgement.errors),
         suppressed=judgement.suppressed + accepted,
         version=__version__,
         rules=judgement.rules,
     )
+    return _without_secrets(report, plans, collection)
+
+
+def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:
+    """The plan's prediction; a crash of the arithmetic is kept apart, so that it costs one unit and not the report."""
+    from traceback import format_exc
+
+    from kvgate.findings.finding import InternalError
+
+    try:
+        return plan.predict()
+    except Exception:
+        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
+        return None
+
+
+def _unmatched_entries(
+    config: Config, collection: Collection, plans: Sequence[ServingPlan], *, whole: bool
+) -> list[Unchecked]:
+    """Entries of kvgate.yaml that no server answers to: what they declare counts for nothing."""
+    from kvgate.config import UnitKey
+    from kvgate.findings.finding import Unchecked
+
+    units = [
+        UnitKey(path=unit.path, container=unit.container, name=unit.name, kind=unit.kind, id=unit.id)
+        for unit in (plan.unit for plan in plans)
+    ]
+    read = [file.path for file in collection.files]
+    return [
+        Unchecked("this entry of units matches no server", config.path or "kvgate.yaml", entry.span.line)
+        for entry in config.unmatched(read, units, whole=whole)
+    ]
+
+
+def _without_secrets(report: Report, plans: Sequence[ServingPlan], collection: Collection) -> Report:
+    """The report with the secrets of its command lines and environments masked wherever they were quoted."""
+    from kvgate.engine.secrets import find_secrets, redact
+    from kvgate.findings.report import redacted
+
+    secrets: set[str] = set()
+    for plan in plans:
+        variables = [(item.name, item.value.value) for item in plan.unit.environment if item.value is not None]
+        secrets |= find_secrets([word.value for word in plan.unit.words], variables)
+    if not secrets:
+        return report
+    for file in collection.files:
+        file.secrets = frozenset(secret for secret in secrets if secret in file.text)
+    return redacted(report, lambda text: redact(text, secrets))
 
 
 def _rules_over_one_state(config: Config) -> dict[str, RuleConfig]:
@@ -477,8 +574,11 @@ def lock_models(
     lines: list[str] = []
     complete = True
     plans = _plans(reading, configuration, replace(options, online=False))
-    asked_for = {(plan.model_reference, plan.revision) for plan in plans if plan.model_reference}
-    for reference, revision in sorted(asked_for, key=lambda pair: (pair[0], pair[1] or "")):
+    named: dict[tuple[str, str | None], list[ServingPlan]] = {}
+    for plan in plans:
+        if plan.model_reference:
+            named.setdefault((plan.model_reference, plan.revision), []).append(plan)
+    for reference, revision in sorted(named, key=lambda pair: (pair[0], pair[1] or "")):
         try:
             locked = lock_model(
                 reference,
@@ -489,6 +589,9 @@ def lock_models(
                 revision=revision,
             )
         except ModelError as error:
+            if not asked and any(plan.model and plan.model.source == "bundled" for plan in named[reference, revision]):
+                lines.append(f"{reference}: the bundled card is used; --online locks the configuration of a revision")
+                continue
             lines.append(str(error))
             complete = False
         else:
@@ -543,6 +646,46 @@ def difference_sentence(difference: Difference) -> str:
     return sentence(difference)
 
 
+def write_comment(
+    difference: Difference, event: Event | None, mode: Literal["update", "delete"], environ: Mapping[str, str]
+) -> str:
+    """The comment on the pull request of this run, and what became of it, in words.
+
+    Raises:
+        KvgateError: it could not be written.
+    """
+    from kvgate.report.difference.markdown import render_difference_markdown
+
+    try:
+        from kvgate.github.comment import API, PullRequest
+        from kvgate.github.comment import write_comment as write
+    except ModuleNotFoundError:
+        raise InputError("--comment needs PyGithub: install kvgate[github]") from None
+    repository, token = environ.get("GITHUB_REPOSITORY"), environ.get("GITHUB_TOKEN")
+    if event is None or event.number is None or not event.name.startswith("pull_request"):
+        return "no comment: this run is not for a pull request"
+    if not repository or not token:
+        return "no comment: GITHUB_REPOSITORY and GITHUB_TOKEN are not set"
+    pull_request = PullRequest(repository, event.number, token, environ.get("GITHUB_API_URL") or API)
+    return write(pull_request, render_difference_markdown(difference), clean=difference.is_clean, mode=mode)
+
+
+def write_summary(difference: Difference, environ: Mapping[str, str]) -> str:
+    """The summary of this job, and what became of it, in words."""
+    from kvgate.github.summary import append_summary, room_bytes
+    from kvgate.report.difference.markdown import render_difference_markdown
+
+    place = environ.get("GITHUB_STEP_SUMMARY")
+    if not place:
+        return "no summary: GITHUB_STEP_SUMMARY is not set"
+    file = Path(place)
+    try:
+        append_summary(file, render_difference_markdown(difference, limit_bytes=room_bytes(file)))
+    except OSError as error:
+        raise InputError(f"GITHUB_STEP_SUMMARY: {place}: {error.strerror or error}") from None
+    return ""
+
+
 def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
     """``kvgate init``: the files that this repository begins with.
 
@@ -555,8 +698,7 @@ def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
     Raises:
         KvgateError: a path does not exist, or a file cannot be written.
     """
-    from kvgate import __version__
-    from kvgate import starter
+    from kvgate import __version__, starter
     from kvgate.config import Config
 
     for path in paths:

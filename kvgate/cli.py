@@ -167,8 +167,13 @@ def _write_formats(render: Callable[[str, bool], str], options: dict[str, Any]) 
 def _emit(text: str, target: Path | None) -> None:
     """Print, or write a file in one go; nothing is half written."""
     if target is None:
-        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise click.UsageError(f"standard output cannot be written: {error.strerror or error}") from None
         return
     from kvgate.app import write_whole
 
@@ -216,6 +221,12 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
     show_default=True,
     help="The label of a pull request by which a maintainer accepts what the gate stops.",
 )
+@click.option(
+    "--comment",
+    type=click.Choice(["update", "delete"]),
+    help="Write one comment on the pull request of this run (GITHUB_TOKEN); once clean, update or delete it.",
+)
+@click.option("--summary", is_flag=True, help="Add to the summary of this job (GITHUB_STEP_SUMMARY).")
 @_rule_options
 @_source_options
 @_output_options
@@ -225,8 +236,10 @@ def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     The base is read from git, and so is the policy: gate, rules, baseline and .kvgate/ are those of the base.
     """
     from kvgate import app
+    from kvgate.errors import KvgateError
 
-    difference = app.diff_paths(paths or (Path(),), _diff_options(options))
+    chosen = _diff_options(options)
+    difference = app.diff_paths(paths or (Path(),), chosen)
 
     def render(name: str, color: bool) -> str:
         return app.render_difference(
@@ -235,6 +248,14 @@ def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 
     _write_formats(render, options)
     _words(app.difference_sentence(difference), options)
+    if options["summary"]:
+        _words(app.write_summary(difference, chosen.environ), options)
+    if options["comment"]:
+        try:
+            _words(app.write_comment(difference, chosen.event, options["comment"], chosen.environ), options)
+        except KvgateError as error:
+            # what GitHub makes of a comment says nothing about the change
+            click.echo(f"kvgate: {error}", err=True)
     sys.exit(_exit_code(difference.report, options))
 
 
@@ -261,7 +282,7 @@ def _diff_options(options: dict[str, Any]) -> DiffOptions:
     )
 
 
-@cli.command(context_settings={**COMMAND_OPTIONS, "ignore_unknown_options": True})
+@cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("model")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--prompt-tokens", type=click.IntRange(min=0), help="Prompt tokens of a request (95th percentile).")
@@ -399,9 +420,14 @@ def main() -> NoReturn:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(ExitCode.USAGE)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f' (see "{context.command_path} --help")' if context else ""
+        if isinstance(error, click.NoSuchOption) and context and context.info_name == "predict":
+            hint = "; vLLM's own arguments follow --"
         click.echo(f"kvgate: {error.format_message()}{hint}", err=True)
         sys.exit(ExitCode.USAGE)
     except KvgateError as error:

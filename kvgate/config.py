@@ -6,13 +6,13 @@ The JSON Schema that editors use (``kvgate/schemas/kvgate.config-1.json``) says 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
 from kvgate.errors import KvgateError
 from kvgate.records import record
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 NAMES: Final = ("kvgate.yaml", "kvgate.yml", ".kvgate.yaml", ".kvgate.yml")
 MAX_CONFIG_BYTES: Final = 1_000_000
 MAX_TOKENS: Final = 100_000_000
+
+
+class UnitKey(TypedDict):
+    """What an entry of ``units`` is matched against."""
+
+    path: str
+    container: str | None
+    name: str
+    kind: str
+    id: str
+
 
 SeverityName = Literal["error", "warning", "info"]
 T = TypeVar("T")
@@ -73,7 +84,8 @@ class UnitMatch:
     def matches(self, *, path: str, container: str | None, name: str, kind: str, id: str) -> bool:
         if self.path is not None and not _glob(self.path).match_file(path):
             return False
-        given = ((self.container, container), (self.name, name), (self.kind, kind), (self.id, id))
+        # a compose service has no container of its own name: the service's is meant
+        given = ((self.container, container or name), (self.name, name), (self.kind, kind), (self.id, id))
         return all(pattern is None or fnmatchcase(value or "", pattern) for pattern, value in given)
 
 
@@ -144,6 +156,17 @@ class Config:
     exclude: tuple[str, ...] = ()
     online: bool = False
 
+    def unmatched(self, paths: Iterable[str], units: Iterable[UnitKey], *, whole: bool) -> list[UnitConfig]:
+        """Entries that match none of the units although their files were read (or, with ``whole``, everything was)."""
+        read, known = list(paths), list(units)
+        found: list[UnitConfig] = []
+        for entry in self.units:
+            match = entry.match
+            seen = whole or (match.path is not None and any(_glob(match.path).match_file(path) for path in read))
+            if seen and not any(match.matches(**unit) for unit in known):
+                found.append(entry)
+        return found
+
     def unit(self, *, path: str, container: str | None, name: str, kind: str, id: str) -> UnitConfig | None:
         """The first entry that matches a unit."""
         for unit in self.units:
@@ -157,7 +180,7 @@ def find_config(start: Path) -> Path | None:
     folder = start if start.is_dir() else start.parent
     for candidate in (folder, *folder.parents):
         for name in NAMES:
-            if (candidate / name).is_file():
+            if (candidate / name).exists():
                 return candidate / name
         if (candidate / ".git").exists():
             return None

@@ -6,11 +6,11 @@ Each resolved value keeps its origin, so that a report can say where it came fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kvgate.capacity.prediction import Basis, Prediction, Workload
+from kvgate.capacity.prediction import Basis, Prediction, Starts, Workload
 from kvgate.config import Config, UnitConfig, WorkloadConfig
 from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
@@ -110,7 +110,7 @@ class ServingPlan:
         values = {dest: value for dest, value in self.values.items() if dest not in without}
         values.update(changes or {})
         used = gpu or self.gpu
-        return predict_capacity(
+        prediction = predict_capacity(
             self.model,
             values,
             version=self.version,
@@ -124,6 +124,7 @@ class ServingPlan:
             kv_cache_tokens=kv_cache_tokens,
             measured=self._measured(values, used),
         )
+        return with_refusals(prediction, self.parsed)
 
     def _measured(self, values: Mapping[str, Any], gpu: Gpu | None) -> MeasuredTerms | None:
         if not self.measurements:
@@ -166,6 +167,7 @@ _COUNTS = {
     "output-tokens": "output_tokens",
     "shared-prefix-tokens": "shared_prefix_tokens",
 }
+_KNOWN_ANNOTATIONS = (*_COUNTS, "gpu", "vllm-version")
 
 
 def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context: ModelContext) -> ServingPlan:
@@ -183,7 +185,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     origins: dict[str, Origin] = {}
     image = parse_image(unit.image.value) if unit.image and unit.image.resolved else None
     version, version_basis = _version(unit, image, config, entry, overrides, origins)
-    parsed = parse_arguments(unit.words, version, positional_model=unit.positional_model)
+    parsed = parse_arguments(unit.words, version, positional_model=takes_positional_model(unit, image))
     values = usable_values(parsed)
     for dest, argument in parsed.arguments.items():
         origins[dest] = Origin("argument", argument.span)
@@ -196,7 +198,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     origins["replicas"] = (
         Origin("manifest", unit.replicas_span) if unit.replicas is not None else Origin("default of 1")
     )
-    problems: list[tuple[str, Span]] = []
+    problems = _unknown_annotations(unit)
     workload = _workload(unit, entry, overrides, origins, problems)
     data_parallel = values.get("data_parallel_size")
     return ServingPlan(
@@ -227,6 +229,35 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         measurements=read_measurements(context.root),
         tolerance=config.smoke.tolerance,
     )
+
+
+def takes_positional_model(unit: ServeUnit, image: Image | None) -> bool:
+    """Whether the unit's first free word is the model.
+
+    What an image starts where the manifest gives no command depends on its release: the API server module, which takes
+    none, or ``vllm serve``. Where that is not known, the words decide.
+    """
+    from kvgate.manifests.unit import IMAGE_ENTRY
+
+    if unit.entry != IMAGE_ENTRY or not unit.positional_model:
+        return unit.positional_model
+    if image is not None and image.entrypoint is not None:
+        return "serve" in image.entrypoint
+    return bool(unit.words) and not unit.words[0].value.startswith("-")
+
+
+def with_refusals(prediction: Prediction, parsed: ParsedArguments) -> Prediction:
+    """A prediction of a command line that vLLM refuses says so, whatever its pool would be.
+
+    A refusal by a release whose table was read, for a declared version, is certain; by an assumed one it is likely.
+    """
+    refusals = [problem for problem in parsed.problems if problem.refused]
+    if not refusals:
+        return prediction
+    certain = prediction.vllm_basis == "declared" and any(problem.certain for problem in refusals)
+    starts: Starts = "no" if certain or prediction.starts == "no" else "unlikely"
+    reasons = tuple(problem.message for problem in refusals)
+    return replace(prediction, starts=starts, reasons=(*reasons, *prediction.reasons))
 
 
 def usable_values(parsed: ParsedArguments) -> dict[str, Any]:
@@ -391,6 +422,20 @@ def _gpu_count(unit: ServeUnit, entry: UnitConfig | None, origins: dict[str, Ori
         origins["gpu_count"] = Origin(f"kvgate.yaml, units entry in line {entry.span.line}", entry.span)
         return entry.gpu_count
     return None
+
+
+def _unknown_annotations(unit: ServeUnit) -> list[tuple[str, Span]]:
+    """Annotations of ours that mean nothing: a misspelt one would leave the load undeclared in silence."""
+    from difflib import get_close_matches
+
+    problems: list[tuple[str, Span]] = []
+    for name, text in unit.annotations.items():
+        own = name.removeprefix(_ANNOTATION)
+        if own != name and own not in _KNOWN_ANNOTATIONS:
+            near = get_close_matches(own, _KNOWN_ANNOTATIONS, n=1)
+            hint = f', did you mean "{_ANNOTATION}{near[0]}"?' if near else ""
+            problems.append((f'kvgate knows no annotation "{name}"{hint}', text.span))
+    return problems
 
 
 def _workload(

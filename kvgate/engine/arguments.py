@@ -745,7 +745,9 @@ def _read_kind(flag: Flag, text: str, parser: frozenset[str]) -> Any:
             return read_int(text)
         case "float":
             number = read_float(text)
-            return number if math.isfinite(number) else text
+            if not math.isfinite(number):  # argparse takes it, and no arithmetic of the engine does
+                raise ValueRefusedError("a finite number")
+            return number
         case "human-int":
             return read_human_int(text)
         case "human-int-or-auto":

@@ -111,9 +111,33 @@ def _flag(name: str, dest: str, run: dict[str, Any], inverses: bool) -> Flag:
         default=DYNAMIC if run.get("dynamic") else run.get("default"),
         choices=None if choices is None else tuple(choices),
         known=None if known is None else tuple(known),
-        bounds=run.get("bounds"),
+        bounds=_SENSE.get(dest) or run.get("bounds"),
         deprecated=run.get("deprecated", False),
     )
+
+
+# Where a release declares no bounds for a number, its configuration checks (``config.py``, ``_verify_args`` and
+# ``_verify_parallel_config`` up to 0.11.0) or its own arithmetic refuse the same.
+_SENSE: Final[Mapping[str, Mapping[str, float]]] = {
+    "gpu_memory_utilization": {"gt": 0, "le": 1},
+    "cpu_offload_gb": {"ge": 0},
+    "swap_space": {"ge": 0},
+    **{
+        dest: {"ge": 1}
+        for dest in (
+            "block_size",
+            "data_parallel_size",
+            "kv_cache_memory_bytes",
+            "max_lora_rank",
+            "max_loras",
+            "max_model_len",
+            "max_num_batched_tokens",
+            "max_num_seqs",
+            "pipeline_parallel_size",
+            "tensor_parallel_size",
+        )
+    },
+}
 
 
 @record

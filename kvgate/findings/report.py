@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from kvgate.findings.finding import Confidence, Finding, InternalError, Severity, Unchecked
@@ -180,3 +180,43 @@ class RuleSummary:
     good: tuple[tuple[str, str], ...] = ()
     aliases: tuple[str, ...] = ()
     builtin: bool = True
+
+
+def redacted(report: Report, mask: Callable[[str], str]) -> Report:
+    """The report with ``mask`` applied to every text in it that came, or may have come, from a file."""
+
+    def deep(value: Any) -> Any:
+        if isinstance(value, str):
+            return mask(value)
+        if isinstance(value, Mapping):
+            return {key: deep(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [deep(item) for item in value]
+        return value
+
+    def optional(text: str | None) -> str | None:
+        return None if text is None else mask(text)
+
+    units = tuple(
+        replace(
+            unit,
+            image=optional(unit.image),
+            model=optional(unit.model),
+            args=deep(unit.args),
+            env=deep(unit.env),
+            model_reason=optional(unit.model_reason),
+            origins=tuple(replace(origin, value=mask(origin.value)) for origin in unit.origins),
+        )
+        for unit in report.units
+    )
+    findings = tuple(
+        replace(
+            finding,
+            message=mask(finding.message),
+            remediation=mask(finding.remediation),
+            related=tuple(replace(place, message=optional(place.message)) for place in finding.related),
+        )
+        for finding in report.findings
+    )
+    unchecked = tuple(replace(place, reason=mask(place.reason)) for place in report.unchecked)
+    return replace(report, units=units, findings=findings, unchecked=unchecked)

@@ -102,6 +102,14 @@ def _resolved(path: Path) -> Path:
 
 
 def shown_path(path: Path, root: Path) -> str:
+    """:func:`_shown_path` with bytes that are no text written as ``\\xff``."""
+    shown = _shown_path(path, root)
+    return (
+        shown.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") if not shown.isascii() else shown
+    )
+
+
+def _shown_path(path: Path, root: Path) -> str:
     """A path as people see it: relative to the root, POSIX; one outside the root as it is."""
     absolute = Path(os.path.abspath(path))
     for base in (root, Path(os.path.abspath(root))):

@@ -16,7 +16,7 @@ from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_a
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, scalar_int
+from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Entry, Mapping, Node, Scalar, Sequence, scalar_int
 
 MAX_SITES: Final = 200
 MAX_DEPTH: Final = 40
@@ -130,9 +130,11 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUni
 
 
 def _sites(item: Node) -> Iterator[_Site]:
-    count = 0
+    count = visited = 0
     stack: list[tuple[Node, tuple[str, ...], tuple[Mapping, ...]]] = [(item, (), ())]
-    while stack and count < MAX_SITES:
+    # aliases are walked once per use, and a few lines of them can stand for millions of nodes
+    while stack and count < MAX_SITES and visited < MAX_EXPANDED_NODES:
+        visited += 1
         node, steps, around = stack.pop()
         if len(around) > MAX_DEPTH:
             continue

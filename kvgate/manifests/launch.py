@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import (
     Entry,
     find_entry,
+    flag_name,
     is_other_program,
     is_python_module,
     is_vllm_image,
     speaks_vllm,
     takes_engine_arguments,
 )
-from kvgate.manifests.unit import EnvironmentVariable
+from kvgate.manifests.unit import IMAGE_ENTRY, EnvironmentVariable, GpuRequest, SharedMemory
 from kvgate.records import record
 from kvgate.shell.command import SHELLS, Assignment, Command, basename, unwrap
 from kvgate.shell.expand import mark_placeholders
@@ -27,8 +29,24 @@ Find = Callable[[str], "Value | None"]
 
 
 @record
+class ContainerRun:
+    """What a script says about a container that it starts itself (``docker run``)."""
+
+    image: Word
+    environment: Mapping[str, Value]
+    spans: Mapping[str, Span]
+    devices: tuple[GpuRequest, ...]
+    shared_memory: SharedMemory | None
+    name: str | None
+    labels: Mapping[str, Text]
+
+
+@record
 class Start:
-    """One start of vLLM: the words after its entry point and what is known around it."""
+    """One start of vLLM: the words after its entry point and what is known around it.
+
+    ``run`` is the container that the script puts around it, None where it starts it in its own surroundings.
+    """
 
     words: tuple[Word, ...]
     entry: str
@@ -37,6 +55,7 @@ class Start:
     span: Span
     storage_model: Word | None = None
     notes: tuple[Unresolved, ...] = ()
+    run: ContainerRun | None = None
 
 
 @record
@@ -93,6 +112,9 @@ MODEL_VARIABLES: Final = (
 )
 
 
+# Programs that start containers, and what of theirs looks like it.
+CONTAINER_PROGRAMS: Final = frozenset({"docker", "podman", "nerdctl", "finch"})
+
 # What stands where the model would, and is none: other subcommands of vLLM, and programs that take its place.
 _OTHER_COMMANDS: Final = frozenset(
     {"bench", "chat", "complete", "collect-env", "run-batch", "launch", "vllm", "ray", "sleep", "tail", "true"}
@@ -100,11 +122,15 @@ _OTHER_COMMANDS: Final = frozenset(
 
 
 def find_starts(container: Container) -> list[Start]:
-    """The vLLM servers that a container starts.
+    """The vLLM servers that a container starts, the files that ``--config`` names read into their words.
 
     Raises:
         TooLargeError: a script in it is beyond the bounds within which scripts are read.
     """
+    return [_with_config(start, container.find) for start in _starts(container)]
+
+
+def _starts(container: Container) -> list[Start]:
     image = container.image.value if container.image else ""
     if container.command:
         return _of_command((*container.command, *container.arguments), image, container)
@@ -123,7 +149,7 @@ def find_starts(container: Container) -> list[Start]:
     if not arguments and is_vllm_image(image) and container.accelerated and container.image and container.service:
         unknown = Unresolved(image, "the arguments are inside the image")
         word = Word(container.image.text, (unknown,), splits=True)
-        return [_start((word,), "the image's entry point", False, container, model=_model_variable(container))]
+        return [_start((word,), IMAGE_ENTRY, False, container, model=_model_variable(container))]
     return []
 
 
@@ -147,18 +173,49 @@ def starts_of_script(text: Text | Value, environment: Mapping[str, Value], find:
     """
     from kvgate.shell.script import commands
 
-    return [_of_entry(entry, command) for command, entry in _entries(commands(text, environment, find=find))]
+    return starts_of_commands(commands(text, environment, find=find), find)
 
 
-def _entries(found: Sequence[Command]) -> list[tuple[Command, Entry]]:
-    return [(command, entry) for command in found if (entry := find_entry(command.words))]
+def starts_of_commands(found: Sequence[Command], find: Find | None = None) -> list[Start]:
+    """The vLLM servers that commands start, in containers of their own or directly."""
+    starts: list[Start] = []
+    for command in found:
+        inside = _of_container_run(command, find)
+        if inside is None:
+            entry = find_entry(command.words)
+            inside = [_with_config(_of_entry(entry, command), find)] if entry else []
+        starts += inside
+    return starts
+
+
+def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:
+    """What ``docker run`` and the like start; None where a command is nothing of the kind."""
+    if not any(basename(word) in CONTAINER_PROGRAMS for word in command.words):
+        return None
+    from kvgate.manifests.container_run import container_of
+
+    found = container_of(command, find)
+    if found is None:
+        return None
+    container, run = found
+    conditions = _conditions(command)
+    return [replace(start, run=run, notes=(*start.notes, *conditions)) for start in find_starts(container)]
+
+
+def _with_config(start: Start, find: Find | None) -> Start:
+    if not any(flag_name(word) == "config" for word in start.words):
+        return start
+    from kvgate.manifests.vllm_config import with_config
+
+    words, notes = with_config(start.words, start.positional_model, find)
+    return replace(start, words=words, notes=(*start.notes, *notes))
 
 
 def _of_command(
     words: tuple[Word, ...], image: str, container: Container, *, repeats_entry: bool = False
 ) -> list[Start]:
     found = _commands_of(words, container)
-    starts = [_of_entry(entry, command) for command, entry in _entries(found)]
+    starts = starts_of_commands(found, container.find)
     if starts:
         return starts
     if any(
@@ -199,9 +256,13 @@ def _commands_of(words: tuple[Word, ...], container: Container) -> Sequence[Comm
 
 
 def _of_entry(entry: Entry, command: Command) -> Start:
-    notes = tuple(Unresolved(condition, "the server starts only if this holds") for condition in command.conditions)
-    words = command.words[entry.after :]
-    return Start(words, entry.point.name, entry.point.positional_model, command.environment, command.span, notes=notes)
+    words, point = command.words[entry.after :], entry.point
+    notes = _conditions(command)
+    return Start(words, point.name, point.positional_model, command.environment, command.span, notes=notes)
+
+
+def _conditions(command: Command) -> tuple[Unresolved, ...]:
+    return tuple(Unresolved(condition, "the server starts only if this holds") for condition in command.conditions)
 
 
 def _of_image(arguments: tuple[Word, ...], container: Container) -> list[Start]:
@@ -216,7 +277,7 @@ def _of_image(arguments: tuple[Word, ...], container: Container) -> list[Start]:
 
 
 def _bare(arguments: tuple[Word, ...], container: Container) -> Start:
-    return _start(arguments, "the image's entry point", True, container)
+    return _start(arguments, IMAGE_ENTRY, True, container)
 
 
 def _start(

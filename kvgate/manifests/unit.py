@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Node
+
+#: :attr:`ServeUnit.entry` of a container whose manifest gives no command: what starts is the image's affair.
+IMAGE_ENTRY: Final = "the image's entry point"
 
 
 @record

@@ -41,6 +41,8 @@ def visible(text: str) -> str:
 def excerpt_line(file: SourceFile, line: int) -> str:
     """A line of a file as it may be shown: secrets masked, each character as wide as it was (tabs become blanks)."""
     text = file.line_text(line)
+    for secret in file.secrets:
+        text = text.replace(secret, "*" * len(secret))
     before, after = file.line_text(line - 1) if line > 1 else "", file.line_text(line + 1)
     text = _PAIR.sub(_masked, text)
     if _BARE.match(before):
@@ -118,3 +120,8 @@ def xml(text: str) -> str:
         for char in text
     )
     return legal.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def attribute(text: str) -> str:
+    """Text in an XML attribute, on one line: a line break in it could open a workflow command on a runner's output."""
+    return xml(visible(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvgate.findings.finding import Severity
 from kvgate.findings.report import Report
-from kvgate.report.escape import visible, xml
+from kvgate.report.escape import attribute, visible, xml
 
 
 def render_junit(report: Report) -> str:
@@ -14,29 +14,29 @@ def render_junit(report: Report) -> str:
     failed = {finding.unit for finding in report.findings if finding.severity is not Severity.INFO}
     for finding in report.findings:
         span = finding.primary
-        where = f"{span.path}:{span.line}:{span.column}"
-        name, group = xml(f"{finding.rule} at {where}"), xml(finding.unit or span.path)
+        where = visible(f"{span.path}:{span.line}:{span.column}")
+        name, group = xml(f"{finding.rule} at {where}"), attribute(finding.unit or span.path)
         words = visible(finding.message) + (f"\n{visible(finding.remediation)}" if finding.remediation else "")
         if finding.severity is Severity.INFO:
             body = f"<system-out>{xml(f'info: {words}')}</system-out>"
         else:
             failures += 1
-            message = xml(visible(finding.message))
+            message = attribute(finding.message)
             body = f'<failure type="{finding.severity.value}" message="{message}">{xml(f"{where}: {words}")}</failure>'
-        cases.append(f'<testcase name="{name}" classname="{group}" file="{xml(span.path)}">{body}</testcase>')
+        cases.append(f'<testcase name="{name}" classname="{group}" file="{attribute(span.path)}">{body}</testcase>')
     cases += [
-        f'<testcase name="{xml(error.rule)}" classname="{xml(error.unit or "kvgate")}">'
+        f'<testcase name="{xml(error.rule)}" classname="{attribute(error.unit or "kvgate")}">'
         f'<error type="internal" message="the rule crashed">{xml(error.traceback)}</error></testcase>'
         for error in report.errors
     ]
     cases += [
-        f'<testcase name="{xml(unit.id)}" classname="{xml(unit.path)}" file="{xml(unit.path)}"/>'
+        f'<testcase name="{attribute(unit.id)}" classname="{attribute(unit.path)}" file="{attribute(unit.path)}"/>'
         for unit in report.units
         if unit.id not in failed
     ]
     cases += [
-        f'<testcase name="{xml(f"unchecked at {place.path}:{place.line}")}" classname="{xml(place.path)}">'
-        f'<skipped message="{xml(visible(place.reason))}"/></testcase>'
+        f'<testcase name="{attribute(f"unchecked at {place.path}:{place.line}")}" classname="{attribute(place.path)}">'
+        f'<skipped message="{attribute(place.reason)}"/></testcase>'
         for place in report.unchecked
     ]
     if not cases:

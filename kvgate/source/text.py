@@ -24,11 +24,13 @@ class SourceFile:
         text: the decoded content, line endings untouched, without byte order mark.
     """
 
-    __slots__ = ("_starts", "path", "text")
+    __slots__ = ("_starts", "path", "secrets", "text")
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.text = text
+        #: values in the text that no output may show; known once the file was understood
+        self.secrets: frozenset[str] = frozenset()
         self._starts: list[int] | None = None
 
     @classmethod
