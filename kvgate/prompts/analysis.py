@@ -24,6 +24,7 @@ _MATTERS: Final = re.compile(
     r"|\btools\s*=|HttpUser|\brole=|\{%-?\s*(?:message|now|generation)\b|<\|im_start\|>",
     re.IGNORECASE,
 )
+_CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
 
 
@@ -78,19 +79,22 @@ def read_python(
             if module.problem is not None:
                 unread.append(UnreadPrompt(module.problem.message, module.problem.span))
             continue
+        own = list(_functions(tree))
+        for node, _ in own:
+            called |= project.look_at(module, node).calls
+        called |= set(_CALLS_AT_TOP.findall(module.file.text))
+        roots += [(module, node, cls) for node, cls in own]
+    project.settle()
+    for module in chosen:
         evaluator.globals_of(module)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                function = node.func
-                if isinstance(function, ast.Name):
-                    called.add(function.id)
-                elif isinstance(function, ast.Attribute):
-                    called.add(function.attr)
-        roots += [(module, node, cls) for node, cls in _functions(tree)]
     # callers first: a function that one of them follows is not looked at again without its arguments
     for late in (False, True):
         for module, node, cls in roots:
-            if id(node) not in evaluator.followed and (node.name in called) is late:
+            if (
+                id(node) not in evaluator.followed
+                and (node.name in called) is late
+                and evaluator.relevant(node, module)
+            ):
                 evaluator.followed.add(id(node))
                 evaluator.root(module, node, cls)
     for module in chosen:

@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvgate.prompts.defect import Defect
-from kvgate.prompts.part import BYTES_PER_TOKEN, VOLATILE, Change, Choice, Item, Kind, Message, Part, Prompt
+from kvgate.prompts.part import (
+    BYTES_PER_TOKEN,
+    VOLATILE,
+    Change,
+    Choice,
+    Item,
+    Kind,
+    Message,
+    Part,
+    Prompt,
+    token_estimate,
+)
 from kvgate.source.text import Span
 
 #: Tokens of static text behind a part from which on it costs blocks: more than vLLM's default block.
@@ -64,10 +75,15 @@ class _Place:
 
 def judge(prompt: Prompt) -> Iterator[Defect]:
     """What is wrong with the order of a prompt."""
+    seen: set[tuple[str, int]] = set()
     for place in _places(prompt):
         part = place.part
         if frozen(part, prompt.path):
             continue
+        source = part.origin or part.span
+        if (source.path, source.start) in seen and part.kind in VOLATILE:
+            continue  # the first time that it stands there is the one that counts
+        seen.add((source.path, source.start))
         if part.kind in VOLATILE:
             yield from _volatile(place)
         elif part.kind is Kind.RETRIEVAL:
@@ -82,6 +98,8 @@ def judge(prompt: Prompt) -> Iterator[Defect]:
 
 def frozen(part: Part, path: tuple[str, ...]) -> bool:
     """Whether the part was evaluated once for many prompts: its loops and functions are fewer than the prompt's."""
+    if part.kind in (Kind.MEDIA, Kind.HISTORY, Kind.INPUT):
+        return False  # a request brings them
     return len(part.path) < len(path) and path[: len(part.path)] == part.path
 
 
@@ -155,7 +173,7 @@ def _static_bytes(items: tuple[Item, ...]) -> int:
     for item in items:
         if isinstance(item, Choice):
             total += max((_static_bytes(option) for option in item.options), default=0)
-        elif item.kind in (Kind.STATIC, Kind.TOOLS):
+        elif item.kind in (Kind.STATIC, Kind.TOOLS, Kind.HISTORY):
             size = item.size_bytes
             total += UNKNOWN_BYTES if size is None else size
     return total
@@ -242,15 +260,16 @@ _HOW_OFTEN: Final = {
 
 def _cost(behind: _Behind, history: bool) -> dict[str, object]:
     size = behind.static_bytes
-    if behind.assumed_bytes and not size:
+    if behind.assumed_bytes and token_estimate(size) < LEAST_TOKENS:
+        size = 0
         basis = "of a length that the files do not say"
     else:
         basis = f"{size:,} bytes at {BYTES_PER_TOKEN} bytes a token"
         if behind.assumed_bytes:
             basis += ", and more of a length that the files do not say"
     return {
-        "tokens": size // BYTES_PER_TOKEN if size else None,
-        "cost": f"about {size // BYTES_PER_TOKEN:,} tokens of each prompt" if size else "each prompt",
+        "tokens": token_estimate(size) if size else None,
+        "cost": f"about {token_estimate(size):,} tokens of each prompt" if size else "each prompt",
         "basis": basis,
         "text": preview(behind.text) if behind.text is not None else "",
         "also": " and the history" if history else "",
@@ -298,7 +317,7 @@ def _retrieval(place: _Place) -> Iterator[Defect]:
 
 def _media(place: _Place) -> Iterator[Defect]:
     behind = place.behind
-    if behind.tokens <= LEAST_TOKENS or behind.tokens <= place.before_tokens:
+    if behind.tokens < LEAST_TOKENS_IN_TURN or behind.tokens <= place.before_tokens:
         return
     yield Defect(
         "media",

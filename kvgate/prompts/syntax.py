@@ -42,10 +42,11 @@ def parse_python(file: SourceFile) -> ast.Module | Problem:
 class Places:
     """The places of the nodes of one file."""
 
-    __slots__ = ("_inside", "file")
+    __slots__ = ("_ascii", "_inside", "file")
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
+        self._ascii = file.text.isascii()
         self._inside: dict[int, FString] = {}
 
     def offset(self, line: int, column: int) -> int:
@@ -54,6 +55,8 @@ class Places:
         if line > len(starts):
             return len(self.file.text)
         start = starts[line - 1]
+        if self._ascii:
+            return start + column
         text = self.file.text
         if text[start : start + column].isascii():
             return min(start + column, len(text))

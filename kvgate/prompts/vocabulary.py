@@ -67,7 +67,7 @@ _TABLE: Final[dict[Meaning, str]] = {
         | scratchpad | todo list | todos | current status | system status | environment details | env details
         | git status | open files | active file | live data | telemetry | current weather | stock price
         | session context | session info""",
-    _RETRIEVAL: """context | contexts | retrieved | retrieved docs | retrieved chunks | chunks | chunk | docs
+    _RETRIEVAL: """context | contexts | retrieved | retrieved docs | retrieved chunks | chunks | docs
         | documents | passages | passage | search results | hits | snippets | snippet | retrieved knowledge
         | rag context | evidence | web results | relevant docs | relevant documents | context str | context text
         | context block""",
@@ -79,13 +79,13 @@ _TABLE: Final[dict[Meaning, str]] = {
         | screenshots | picture | =video | video url | =audio | audio url | frames | pixel values""",
     _INPUT: """query | question | user input | user message | user query | user question | user msg | user prompt
         | user text | =input | utterance | transcript | human input | message | content | text | request text | topic
-        | document | doc | article""",
+        | document | doc | article | =prompt""",
     _TOOLS: """tools | tool list | tool specs | tool schemas | tool definitions | functions | function specs
         | tool descriptions | tools text | tools description""",
     _STATIC: """rules | instructions | instruction | system prompt | guidelines | policy | policies | preamble
         | few shot | fewshot | few shots | examples | format instructions | prompt template | template | base prompt
         | system message | system text | system instructions | schema | constitution | manual | handbook | playbook
-        | persona | style guide | boilerplate | prompt""",
+        | persona | style guide | boilerplate""",
 }
 
 # Words that say in which form a text is, not what it is.
@@ -98,6 +98,8 @@ _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 #: Verbs of calls that look something up for one request.
 _LOOKUPS: Final = frozenset({"retrieve", "search", "recall", "rerank", "similarity", "retriever", "aretrieve"})
+_STORES: Final = frozenset({"retriever", "index", "vectorstore", "vectordb", "collection", "qdrant", "chroma", "faiss"})
+_ASKS: Final = frozenset({"invoke", "ainvoke", "query", "search", "get", "similarity"})
 _GETTERS: Final = frozenset(
     {"get", "build", "fetch", "load", "make", "format", "render", "read", "create", "compute", "generate", "compose"}
 )
@@ -147,11 +149,14 @@ def _lookup(words: tuple[str, ...]) -> Meaning | None:
 
 
 @lru_cache(maxsize=4096)
-def meaning_of_call(name: str) -> Meaning | None:
-    """What a call of an unknown function yields, by its name."""
+def meaning_of_call(name: str, receiver: str = "") -> Meaning | None:
+    """What a call of an unknown function yields, by its name and what it is called on."""
     words = words_of(name)
     if not words:
         return None
+    owner = set(words_of(receiver))
+    if (owner & _STORES or {"vector", "store"} <= owner) and words[0] in _ASKS:
+        return _RETRIEVAL
     if words[0] in _LOOKUPS or words[-1] in _LOOKUPS:
         return _MEMORY if {"memory", "memories", "recall"} & set(words) else _RETRIEVAL
     if words[0] in _GETTERS:

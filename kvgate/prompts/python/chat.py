@@ -13,6 +13,7 @@ from kvgate.source.text import Span
 
 if TYPE_CHECKING:
     from kvgate.prompts.python.project import ModuleSource
+    from kvgate.prompts.syntax import Places
 
 #: Messages that are dropped at once from which on a cut counts as rare: each cut then voids the cache once in so many
 #: turns, not every turn.
@@ -52,8 +53,35 @@ _MEDIA_TYPES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentPlaces:
+    """Places of a call's arguments by keyword or index; of the call itself by the empty text."""
+
+    node: ast.Call
+    places: Places
+    fixed: Span | None
+
+    def get(self, key: str, default: Span | None = None) -> Span | None:
+        if self.fixed is not None:
+            return self.fixed
+        if not key:
+            return self.places.span(self.node)
+        if key.isdecimal():
+            index = int(key)
+            return self.places.span(self.node.args[index]) if index < len(self.node.args) else default
+        for keyword in self.node.keywords:
+            if keyword.arg == key:
+                return self.places.span(keyword.value)
+        return default
+
+    def __getitem__(self, key: str) -> Span:
+        """The place of an argument; the call's where it came in a dictionary."""
+        found = self.get(key)
+        return found if found is not None else self.places.span(self.node)
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """One call with the values of its arguments; ``spans`` are their places by keyword or index, ``""`` the call's."""
+    """One call with the values of its arguments."""
 
     node: ast.Call
     dotted: str
@@ -61,7 +89,7 @@ class Call:
     kwargs: dict[str, Value]
     path: tuple[str, ...]
     module: ModuleSource
-    spans: dict[str, Span]
+    spans: ArgumentPlaces
 
     @property
     def name(self) -> str:
@@ -155,7 +183,7 @@ def construct(
     args: list[Value],
     kwargs: dict[str, Value],
     span: Span,
-    spans: dict[str, Span],
+    spans: ArgumentPlaces,
     path: tuple[str, ...],
 ) -> Value | None:
     """What a call of a known class builds, None where the class is not known."""
@@ -166,7 +194,7 @@ def construct(
     if role is not None and (name[0].isupper() or owner in ("ChatMessage", "Message")):
         key = next((key for key in ("content", "text", "prompt") if key in kwargs), "0")
         content = kwargs.get(key) or (args[0] if args else None)
-        return _message(role, content, span, spans.get(key, span))
+        return _message(role, content, span, spans.get(key) or span)
     if name in ("ChatMessage", "Message", "Msg") and ("role" in kwargs or len(args) > 1):
         said = kwargs.get("role") or args[0]
         text = said.text if isinstance(said, Written) else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from kvgate.prompts.syntax import Places, Problem, parse_python
 from kvgate.source.text import SourceFile
@@ -58,12 +60,36 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top(handler.body)
 
 
+#: What a function holds that sends a prompt, or builds one.
+_WORDS: Final = re.compile(
+    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|[Tt]emplate",
+)
+_ROUNDS: Final = 3
+_CALLED: Final = re.compile(r"\b([A-Za-z_]\w{3,})\(")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFacts:
+    """What a look at a function says.
+
+    Attributes:
+        told: it holds words of a prompt.
+        calls: names of what it calls.
+    """
+
+    name: str
+    told: bool
+    calls: frozenset[str]
+
+
 class Project:
     """All Python files of a run."""
 
     def __init__(self, files: Iterable[SourceFile]) -> None:
         self.modules: dict[str, ModuleSource] = {}
         self._by_tail: dict[str, list[ModuleSource]] = {}
+        self._facts: dict[int, FunctionFacts] = {}
+        self._relevant: set[str] = set()
         for file in files:
             parts = file.path.removesuffix(".py").removesuffix(".pyi").split("/")
             package = parts[-1] == "__init__"
@@ -71,6 +97,35 @@ class Project:
             module = ModuleSource(file, name, package, Places(file))
             self.modules[file.path] = module
             self._by_tail.setdefault(name.rpartition(".")[2], []).append(module)
+
+    def look_at(self, module: ModuleSource, node: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionFacts:
+        """What a function holds and calls."""
+        known = self._facts.get(id(node))
+        if known is None:
+            lines = module.file.line_starts
+            end = node.end_lineno or node.lineno
+            text = module.file.text[lines[node.lineno - 1] : lines[end] if end < len(lines) else len(module.file.text)]
+            calls = frozenset(_CALLED.findall(text))
+            known = self._facts[id(node)] = FunctionFacts(node.name, _WORDS.search(text) is not None, calls)
+        return known
+
+    def settle(self) -> None:
+        """Find out which functions lead to one that holds words of a prompt, by their names."""
+        self._relevant = {facts.name for facts in self._facts.values() if facts.told}
+        for _ in range(_ROUNDS):
+            more = {
+                facts.name
+                for facts in self._facts.values()
+                if facts.name not in self._relevant and facts.calls & self._relevant
+            }
+            if not more:
+                break
+            self._relevant |= more
+
+    def is_relevant(self, node: ast.FunctionDef | ast.AsyncFunctionDef, module: ModuleSource) -> bool:
+        """Whether a function holds words of a prompt, or calls one that does."""
+        facts = self.look_at(module, node)
+        return facts.told or bool(facts.calls & self._relevant)
 
     def find(self, dotted: str, near: ModuleSource) -> ModuleSource | None:
         """The file that an absolute import means: the one whose path ends so, the nearest of several."""

@@ -30,6 +30,7 @@ _SENDING: Final = frozenset(
      "text_generation", "send_message", "query_llm", "call_llm", "ask_llm", "batch", "chat_completion",
      "generate_text", "add_request"}
 )  # fmt: skip
+_OTHERS: Final = frozenset({"bind_tools", "bind_functions", "ConversationBufferWindowMemory"})
 _MODELS: Final = frozenset(
     {"llm", "model", "client", "engine", "openai", "vllm", "chat", "agent", "lm", "litellm", "ollama"}
 )
@@ -120,6 +121,8 @@ class Sinks:
     def called(self, call: chat.Call) -> None:
         """A call was made; it may send a request."""
         name = call.name
+        if not call.kwargs and name not in _SENDING and name not in _OTHERS:
+            return
         self._check_memory(call)
         tools = call.kwargs.get("tools") or call.kwargs.get("functions")
         if tools is None and name in ("bind_tools", "bind_functions") and call.args:
@@ -169,7 +172,7 @@ class Sinks:
                 items = items_of(messages)
                 if items:
                     found.append(Message("history", items, call.spans[""]))
-        tool_items = _tool_items(tools, call.spans.get("tools", call.spans[""])) if tools is not None else None
+        tool_items = _tool_items(tools, call.spans["tools"]) if tools is not None else None
         if found and (messages is not None or system is not None):
             constructs = name[:1].isupper() or name in ("create_react_agent", "create_agent", "initialize_agent")
             prompt = Prompt(tuple(found), call.spans[""], tool_items, call.path, name=name, sent=messages is not None)
@@ -249,8 +252,8 @@ class Sinks:
             unordered = tools.first(Kind.UNORDERED)
         if unordered is None or frozen(unordered, path):
             return
-        related = ((unordered.span, "where the order is lost"),) if unordered.span != span else ()
-        self.defects.append(Defect("tool-order", span, {"what": unordered.words}, related=related))
+        related = ((span, "the tools that are sent"),) if unordered.span != span else ()
+        self.defects.append(Defect("tool-order", unordered.span, {"what": unordered.words}, related=related))
 
     def _check_memory(self, call: chat.Call) -> None:
         if call.name == "ConversationBufferWindowMemory":

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kvgate.prompts.part import Change, Choice, Item, Kind, Part, parts_of
+from kvgate.prompts.vocabulary import is_constant_name, meaning_of
 from kvgate.source.text import Span
 
 if TYPE_CHECKING:
-    from kvgate.prompts.python.evaluator import Frame
+    from kvgate.prompts.python.frame import Frame
     from kvgate.prompts.python.project import ModuleSource
 
 
@@ -177,16 +178,42 @@ def items_of(value: Value, depth: int = 0) -> tuple[Item, ...]:
 
 def entering(value: Value, span: Span) -> tuple[Item, ...]:
     """What a value writes where an expression stands: a bare value enters the prompt there."""
+    if isinstance(value, Package):
+        return _of_package(value.dotted, span)
     items = items_of(value)
     if len(items) == 1 and isinstance(items[0], Part):
         part = items[0]
-        if part.kind is not Kind.STATIC or part.text is None:
-            return (part.at(span),)
-        return items
+        if part.kind in _STAYING or (part.kind is Kind.STATIC and part.text is not None):
+            return items
+        return (part.at(span),)
     if len(items) == 1 and isinstance(items[0], Choice) and all(_is_bare(option) for option in items[0].options):
         # one of several ways to write the same thing: the one that changes most stands for it
         return (max(parts_of(items), key=lambda part: part.change).at(span),)
     return items
+
+
+#: Kinds that are told where they come about, not where they are written.
+_STAYING = frozenset({Kind.CUT, Kind.UNORDERED})
+
+
+def re_placed(value: Value, span: Span) -> Value:
+    """A bare changing value enters the prompt where it is put into a list."""
+    if isinstance(value, Package):
+        return Written(_of_package(value.dotted, span))
+    if isinstance(value, Written) and value.single is not None and value.single.kind not in _STAYING | {Kind.STATIC}:
+        return written(value.single.at(span))
+    return value
+
+
+def _of_package(dotted: str, span: Span) -> tuple[Item, ...]:
+    """A name that another package brings: what it says, and as constant as an import is."""
+    name = dotted.rpartition(".")[2]
+    meaning = meaning_of(name)
+    if is_constant_name(name) or (meaning is not None and meaning.kind is Kind.STATIC):
+        return (Part(Kind.STATIC, Change.PROCESS, span),)
+    if meaning is not None and meaning.kind is Kind.TOOLS:
+        return (Part(Kind.TOOLS, Change.PROCESS, span, words=meaning.words),)
+    return (Part(Kind.UNKNOWN, Change.PROCESS, span),)
 
 
 def _is_bare(option: tuple[Item, ...]) -> bool:
