@@ -10,6 +10,7 @@ from importlib.resources import files as package_files
 from typing import Any
 
 from kvgate.models.parameters.architectures import FAMILIES
+from kvgate.models.parameters.custom import CUSTOM
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
 from kvgate.models.parameters.encoders import ENCODERS
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
@@ -118,7 +119,7 @@ def family_of(keys: Keys) -> Family:
     """The description of the first known architecture that the configuration names."""
     names = keys.get("architectures") or []
     for name in names:
-        for table in (FAMILIES, MULTIMODAL, ENCODERS):
+        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM):
             family = table.get(str(name))
             if family is not None:
                 return family
@@ -139,7 +140,7 @@ def language_model(family: Family, keys: Keys) -> tuple[Decoder, Keys]:
     if isinstance(described, Decoder):
         return described, text
     name = described(text)
-    found = FAMILIES.get(name)
+    found = FAMILIES.get(name) or CUSTOM.get(name)
     if found is None or not isinstance(found.text, Decoder):
         raise UnknownArchitectureError(f"no description of {name}")
     return found.text, text

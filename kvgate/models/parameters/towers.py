@@ -203,8 +203,6 @@ def _feature_layers(keys: Keys, layer: int = 0) -> int:
     return len(wanted) if isinstance(wanted, list) else 1
 
 
-
-
 def _llava_projector(column: Literal["column", "none"], row: Literal["row", "none"]) -> Several:
     return Several(
         (
