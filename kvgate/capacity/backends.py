@@ -87,6 +87,7 @@ class Backend:
     combination: Test = _any
     aligned_rows: int = 0
     block_outermost: bool = False
+    preferred: int | None = None
 
 
 def _always(blocks: tuple[KernelBlock, ...]) -> Callable[[Choice, Capability], tuple[KernelBlock, ...]]:
@@ -332,15 +333,17 @@ CPU_MLA: Final = Backend(
 # blocks before the layers, so that pages of different sizes share a block.
 
 
-def _own(name: str, blocks: tuple[KernelBlock, ...], *, outermost: bool = False) -> Backend:
-    return Backend(name, _always(blocks), (), block_outermost=outermost)
+def _own(
+    name: str, blocks: tuple[KernelBlock, ...], *, outermost: bool = False, preferred: int | None = None
+) -> Backend:
+    return Backend(name, _always(blocks), (), block_outermost=outermost, preferred=preferred)
 
 
 BY_ROLE: Final = {
     "indexer": _own("DEEPSEEK_V32_INDEXER", exact(64)),
     "dsv4_indexer": _own("DEEPSEEK_V4_INDEXER", exact(256), outermost=True),
     "dsv4_latent": _own("FLASHMLA_SPARSE_DSV4", exact(256)),
-    "dsv4_window": _own("DEEPSEEK_SPARSE_SWA", multiple(32)),
+    "dsv4_window": _own("DEEPSEEK_SPARSE_SWA", multiple(32), preferred=256),
     "dsv4_state": _own("CompressorBackend", multiple(1)),
     "inkling_conv": _own("INKLING_SCONV_SWA", multiple(1)),
     "inkling_attention": _own("FLASH_ATTN", multiple(16)),

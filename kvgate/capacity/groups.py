@@ -7,6 +7,7 @@ arithmetic to ``kv_cache_planning.py``. Where older releases differ, :class:`Gro
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,7 +38,8 @@ class Grouping:
             smallest's (0: always the smallest).
         unify: how unequal pages are made equal: ``never`` (they must be equal), ``ratio`` (block sizes grow by an
             integer), ``pad`` (and what does not divide is padded).
-        packed: block-outermost layouts pack pages of different sizes.
+        block_outermost: pages of different sizes share a block.
+        tuples: they do so in tuples, the latent layers' group first (releases before 0.29).
         uniform_types: layers of one kind but different sizes form one group.
     """
 
@@ -47,6 +49,7 @@ class Grouping:
     unify: str = "pad"
     uniform_types: bool = True
     block_outermost: bool = False
+    tuples: bool = False
     merge_buckets: bool = True
     one_window: bool = True
 
@@ -229,6 +232,43 @@ def _pack(specs: Sequence[CacheSpec]) -> list[SpecGroup] | None:
     return groups
 
 
+def _most_common(pages: Sequence[int]) -> int:
+    return Counter(pages).most_common(1)[0][1]
+
+
+def _pack_tuples(specs: Sequence[CacheSpec]) -> list[SpecGroup] | None:
+    """The latent layers in one group, their windows in groups of as many tuples
+    (``_get_kv_cache_groups_uniform_groups`` of 0.20 to 0.28)."""
+    windows: dict[tuple[int, int | None], list[CacheSpec]] = {}
+    for spec in specs:
+        if spec.kind == "sliding_window_mla":
+            windows.setdefault((spec.block_size, spec.window), []).append(spec)
+    if not windows or len(page_sizes(specs)) <= 1:
+        return None
+    latent = [spec for spec in specs if spec.kind == "mla_attention"]
+    if not latent:
+        raise GroupingError("windows of latent vectors without latent attention")
+    tuples = [_most_common([spec.page_bytes for spec in part]) for part in (latent, *windows.values())]
+    size = _closest_divisor(tuples, tuples[0])
+    pages = sorted(page_sizes(latent))
+    groups = [SpecGroup(tuple(latent), packed=True)]
+    for part in windows.values():
+        by_page: dict[int, list[CacheSpec]] = {}
+        for spec in part:
+            page = min((page for page in pages if page >= spec.page_bytes), default=None)
+            if page is None:
+                raise GroupingError("a window's page is larger than every latent layer's")
+            padded = spec if page == spec.page_bytes else replace(spec, padded_bytes=page)
+            by_page.setdefault(page, []).append(padded)
+        rows = list(zip(*by_page.values(), strict=False))
+        number = ceil_div(len(rows), size)
+        groups += [
+            SpecGroup(tuple(spec for row in rows[index::number] for spec in row), packed=True)
+            for index in range(number)
+        ]
+    return groups
+
+
 def group_layers(specs: Sequence[CacheSpec], grouping: Grouping) -> list[SpecGroup]:
     """The groups of a model's layers, in vLLM's order.
 
@@ -248,7 +288,7 @@ def group_layers(specs: Sequence[CacheSpec], grouping: Grouping) -> list[SpecGro
     if grouping.uniform_types and _is_uniform_type(layers):
         return [SpecGroup(tuple(layers))]
     if grouping.block_outermost:
-        packed = _pack(layers)
+        packed = _pack_tuples(layers) if grouping.tuples else _pack(layers)
         if packed is not None:
             return packed
     unified = _unify_pages(layers, grouping.unify)
@@ -272,8 +312,21 @@ def _full_allocation(specs: Sequence[CacheSpec]) -> list[SpecGroup] | None:
     return [SpecGroup(tuple(promoted))] if _is_uniform_type(promoted) else None
 
 
-def bytes_per_block(groups: Sequence[SpecGroup], *, block_outermost: bool) -> int:
-    """Bytes of one block over all layers of the widest group (``_get_kv_cache_bytes_per_block``)."""
+def bytes_per_block(groups: Sequence[SpecGroup], *, block_outermost: bool, packing: str = "widest") -> int:
+    """Bytes of one block over all layers of the widest group (``_get_kv_cache_bytes_per_block``).
+
+    Args:
+        packing: what a block of packed groups holds in a release: every page size as often as the largest count of
+            any (``tuples``), each as often as any group has it (``slots``), or the ``widest`` group's pages.
+    """
+    if any(group.packed for group in groups) and packing != "widest":
+        counts: dict[int, int] = {}
+        for group in groups:
+            for page, count in Counter(spec.page_bytes for spec in group.specs).items():
+                counts[page] = max(count, counts.get(page, 0))
+        if packing == "tuples":
+            return sum(counts) * max(counts.values(), default=0)
+        return sum(page * count for page, count in counts.items())
     if not block_outermost:
         return max(sum(round_up(spec.page_bytes, spec.stride_alignment) for spec in group.specs) for group in groups)
     widest = max(group.page_bytes for group in groups)

@@ -308,6 +308,10 @@ class _Layout:
                 every.append(blocks)
         if self.release.block_rule == "first":
             every = every[:1]
+            own = kernels.BY_ROLE.get(next(iter(self.layers)).role) if self.layers else None
+            if own is not None and own.preferred is not None and settings.block_size is None:
+                self.block_size = own.preferred
+                return
         if settings.block_size is not None:
             self.block_size = int(settings.block_size)
         elif every:

@@ -43,10 +43,11 @@ def concurrency(
     tokens = workload.request_tokens
     if tokens is None or not pool.groups:
         return None
+    if tokens > settings.max_model_len:  # refused, one and all (``max_tokens`` beyond the context is an error 400)
+        return Concurrency(0, (0, 0), 0.0, 0, None, False)
     if blocks is None:
         return Concurrency(None, (None, None), None, None, None, None)
-    tokens = min(tokens, settings.max_model_len)
-    prompt = min(workload.prompt_tokens or 0, settings.max_model_len)
+    prompt = workload.prompt_tokens or 0
     shared = min(shared_blocks(pool, min(workload.shared_prefix_tokens, prompt), settings), blocks)
     sustained, ratio = _sustained(pool, blocks, tokens, shared, settings, shape)
     low = _sustained(pool, bounds[0], tokens, shared, settings, shape)[0] if bounds[0] is not None else None

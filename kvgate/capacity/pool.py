@@ -6,6 +6,7 @@ Ported from vLLM 0.32.0 ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config_fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kvgate.capacity.groups import bytes_per_block
@@ -45,10 +46,10 @@ class PoolShape:
         if not groups:
             return cls((), 0, release)
         if len(stages) <= 1:
-            cost = bytes_per_block(groups, block_outermost=block_outermost)
+            cost = bytes_per_block(groups, block_outermost=block_outermost, packing=release.packing)
             return cls(tuple(groups), cost, release, tuple(layers), cache_block)
         parts = [tuple(group.on_stage(*stage) for group in groups) for stage in stages]
-        costs = [bytes_per_block(part, block_outermost=block_outermost) for part in parts]
+        costs = [bytes_per_block(part, block_outermost=block_outermost, packing=release.packing) for part in parts]
         worst = costs.index(max(costs))
         first, end = stages[worst]
         own = tuple(spec for spec in layers if first <= spec.layer < end)
@@ -63,6 +64,10 @@ class PoolShape:
         check = self.release.fit_check
         if check == "blocks":
             return self.block_bytes * self.request_blocks(length, shape)
+        if check == "groups" and all(group.packed for group in self.groups):
+            counts = [Counter(spec.page_bytes for spec in group.every) for group in self.groups]
+            tuples = max(max(count.values()) for count in counts)
+            return tuples * sum(counts[0]) * self.request_blocks(length, shape)
         uniform = len(self.groups) == 1 and len(set(self.groups[0].specs)) > 1
         if check == "layers" or uniform:
             specs = self.layers if check == "layers" else self.groups[0].specs
@@ -85,14 +90,11 @@ class PoolShape:
             return self.size_tokens(blocks, length, shape) / length
         if self.release.concurrency == "blocks":
             return blocks / self.request_blocks(length, shape)
-        layers = max(len(group.specs) for group in self.groups)
-        page = self.groups[0].every[0].page_bytes if len(self.groups) > 1 else None
-        if page is None:
+        if len(self.groups) == 1:
             return blocks / self.groups[0].pages_per_request(length, shape)
-        memory = layers * sum(
-            group.pages_per_request(length, shape) * group.every[0].page_bytes for group in self.groups
-        )
-        return blocks / ceil_div(memory, page * layers)
+        layers = max(len(group.specs) for group in self.groups)
+        memory = layers * sum(group.unit_request_bytes(length, shape) for group in self.groups)
+        return blocks / ceil_div(memory, self.groups[0].unit_bytes * layers)
 
     def size_tokens(self, blocks: int, length: int, shape: RequestShape) -> int:
         """ "GPU KV cache size", by the meaning it has in the release."""

@@ -206,6 +206,12 @@ class _Run:
             bounds = cache.interval.get("num_gpu_blocks", (None, None))
             low, high = (None if b is None else int(b) for b in bounds)
             load = concurrency(pool, cache.num_gpu_blocks, (low, high), self.workload, settings, shape)
+            tokens = self.workload.request_tokens
+            if tokens is not None and tokens > settings.max_model_len:
+                self.reasons.append(
+                    f"a request of {tokens:,} tokens is longer than max_model_len "
+                    f"{settings.max_model_len:,}: vLLM refuses it"
+                )
         return memory, cache, starts, self.reasons, load, resolved, geometry.architecture
 
     def _given(self, name: str) -> Any:
@@ -307,7 +313,9 @@ class _Run:
             estimate = pool.longest(most, budget - pool.reserved_bytes(), shape)
             if settings.auto_fit and 0 < estimate < most:  # the engine shrinks the length to what fits
                 settings = replace(settings, max_model_len=estimate)
-            starts = self._starts(pool, shape, settings, usable, available)
+            # a pool that a server printed is the pool of one that runs
+            measured = self.kv_cache_tokens is not None
+            starts = "yes" if measured else self._starts(pool, shape, settings, usable, available)
         length = settings.max_model_len
         known = "max_model_len" not in settings.unresolved
         if not known:
@@ -388,6 +396,7 @@ def _grouping(settings: Settings, release: Release, layout: CacheLayout) -> Grou
         unify=release.unify,
         uniform_types=release.uniform_types,
         block_outermost=layout.block_outermost,
+        tuples=release.tuples,
         merge_buckets=release.merge_buckets,
         one_window=release.at_least("0.9.0"),
     )

@@ -51,6 +51,7 @@ class Release:
         in_flight_batches: windows keep the blocks of every batch in flight; before, of one.
         reserve_full_prompt: admission asks for the whole prompt's blocks.
         async_by_default: scheduling overlaps with execution.
+        tuples, packing: see :func:`kvgate.capacity.groups.bytes_per_block`.
         widest_factor, unify, uniform_types, merge_buckets: see :class:`kvgate.capacity.groups.Grouping`.
         hybrid_allocator: layers of different kinds keep their own block tables.
         window_specs: windows have a spec of their own; before, V1 gave them full attention's.
@@ -84,6 +85,8 @@ class Release:
     widest_factor: float
     unify: Unify
     uniform_types: bool
+    tuples: bool
+    packing: Literal["tuples", "slots", "widest"]
     merge_buckets: bool
     hybrid_allocator: bool
     window_specs: bool
@@ -120,7 +123,7 @@ def release_of(version: str) -> Release:
         utilization=since(0.9, ("0.20.0", 0.92)),
         size_figure=since("blocks", ("0.9.1", "groups"), ("0.20.1", "concurrency")),
         fit_check=_since(key, "layers", (("0.14.0", "first_group"), ("0.19.0", "groups"), ("0.28.0", "blocks"))),
-        concurrency=_since(key, "tokens", (("0.9.1", "bytes"), ("0.28.0", "blocks"))),
+        concurrency=_since(key, "tokens", (("0.9.1", "bytes"), ("0.27.0", "blocks"))),
         null_block=since(False, ("0.29.0", True)),
         in_flight_batches=since(False, ("0.26.0", True)),
         reserve_full_prompt=since(False, ("0.19.0", True)),
@@ -128,6 +131,8 @@ def release_of(version: str) -> Release:
         widest_factor=since(0.0, ("0.12.0", 1.25), ("0.18.0", 1.5)),
         unify=since("never", ("0.12.0", "ratio"), ("0.24.0", "pad")),
         uniform_types=since(False, ("0.11.0", True)),
+        tuples=since(True, ("0.29.0", False)),
+        packing=_since(key, "tuples", (("0.23.0", "slots"), ("0.27.0", "widest"))),
         merge_buckets=since(False, ("0.28.0", True)),
         hybrid_allocator=since(False, ("0.9.1", True)),
         window_specs=since(False, ("0.8.2", True)),

@@ -144,10 +144,14 @@ def pages_per_request(spec: CacheSpec, length: int, shape: RequestShape) -> int:
 
 @record
 class SpecGroup:
-    """Layers that share one block table, with each layer's format; ``elsewhere`` are those of other pipeline stages."""
+    """Layers that share one block table, with each layer's format.
+
+    ``elsewhere`` are those of other pipeline stages; ``packed`` groups lay pages of different sizes side by side.
+    """
 
     specs: tuple[CacheSpec, ...]
     elsewhere: tuple[CacheSpec, ...] = ()
+    packed: bool = False
 
     @property
     def every(self) -> tuple[CacheSpec, ...]:
@@ -156,11 +160,22 @@ class SpecGroup:
     def on_stage(self, first: int, end: int) -> SpecGroup:
         """The group as the stage of decoder layers ``first`` to ``end`` (excluded) holds it."""
         here = tuple(spec for spec in self.every if first <= spec.layer < end)
-        return SpecGroup(here, tuple(spec for spec in self.every if not first <= spec.layer < end))
+        return SpecGroup(here, tuple(spec for spec in self.every if not first <= spec.layer < end), self.packed)
 
     @property
     def page_bytes(self) -> int:
         return sum(spec.page_bytes for spec in self.specs)
+
+    @property
+    def unit_bytes(self) -> int:
+        """What a release before 0.27 took for a block of the group: one layer's page, or a packed group's pages."""
+        return self.page_bytes if self.packed else self.every[0].page_bytes
+
+    def unit_request_bytes(self, length: int, shape: RequestShape) -> int:
+        """A request's memory in the group, in the same terms."""
+        if not self.packed:
+            return self.pages_per_request(length, shape) * self.unit_bytes
+        return sum(pages_per_request(spec, length, shape) * spec.page_bytes for spec in self.specs)
 
     def pages_per_request(self, length: int, shape: RequestShape) -> int:
         return max(pages_per_request(spec, length, shape) for spec in set(self.every))

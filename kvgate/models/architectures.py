@@ -696,12 +696,12 @@ def _kimi_linear(config: Config) -> Iterable[Layer]:
             yield from mla()(config, index)
 
 
-def _deepseek_v4(config: Config, index: int) -> Iterable[Layer]:
+def deepseek_v4(config: Config, index: int) -> Iterable[Layer]:
     """A window of latent vectors, compressed latent vectors, an indexer and the compressors' states."""
     ratios = config.get("compress_ratios")
     if ratios is None:
         raise MissingFieldError("compress_ratios")
-    ratio = max(1, int(ratios[index]))
+    ratio = max(1, int(ratios[index])) if index < len(ratios) else 1
     width, window = number(config, "head_dim"), number(config, "sliding_window")
     heads = query_heads(config)
     if ratio == 4:
@@ -903,7 +903,7 @@ _NEMOTRON_FAMILY: Final = Family(
     _NEMOTRON_H, hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
 )
 _KIMI: Final = Family(_kimi_linear, hybrid=True)
-_DSV4: Final = Family(each(_deepseek_v4))
+_DSV4: Final = Family(each(deepseek_v4))
 _INKLING: Final = Family(each(_inkling), window_everywhere=False)
 _JAMBA_PLAN: Final = by_kind(
     "layers_block_type",
@@ -1198,7 +1198,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "Cosmos3ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
     "DeepseekOCR2ForCausalLM": inside(),
     "DeepseekOCRForCausalLM": inside(),
-    "DeepseekV4ForConditionalGeneration": Family(each(_deepseek_v4), multimodal=True),
+    "DeepseekV4ForConditionalGeneration": Family(each(deepseek_v4), multimodal=True),
     "DeepseekVLV2ForCausalLM": inside(),
     "DiffusionGemmaForBlockDiffusion": Family(
         each(_per_layer_attention), multimodal=True, non_causal=True, most_sequences=8

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kvgate.models.architectures import Config, Layer, Maker, MissingFieldError, attention, has, mla, nothing
+from kvgate.models.architectures import (
+    Config,
+    Layer,
+    Maker,
+    MissingFieldError,
+    attention,
+    deepseek_v4,
+    has,
+    mla,
+    nothing,
+)
 from kvgate.models.geometry import ModelGeometry, UnknownModelError
 
 # Methods that guess from the text alone: no model, no cache.
@@ -42,6 +52,8 @@ _HEADS: Final[Mapping[str, Heads]] = {
     "DeepseekV2ForCausalLM": _LATENT,
     "DeepseekV32ForCausalLM": _LATENT,
     "DeepseekV3ForCausalLM": _LATENT,
+    "DeepseekV4ForCausalLM": Heads(deepseek_v4),
+    "DeepseekV4ForConditionalGeneration": Heads(deepseek_v4),
     "Ernie4_5_MoeForCausalLM": _DENSE,
     "Exaone4ForCausalLM": Heads(attention(), default=1),
     "ExaoneMoeForCausalLM": Heads(attention(), default=1),
