@@ -90,15 +90,14 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
     demanded = max(peak or 0, plan.min_sustained or 0)
     if prediction is None or workload is None or not demanded or prediction.starts == "no" or _no_room(prediction):
         return
-    judged: Prediction | None = prediction
+    length = prediction.kv_cache.max_model_len
+    if workload.request_tokens and length and workload.request_tokens > length:
+        return  # none of them is served: workload-exceeds-max-model-len says so
     times = case.replicas_held()
-    if prediction.concurrency is not None and prediction.concurrency.limited_by == "max_num_seqs":
-        # waiting for a free sequence is no fault of the pool: what would it sustain if all were let in?
-        judged = case.predict(changes={"max_num_seqs": -(-demanded // times)})
-    sustained = sustained_at(judged, Bound.ESTIMATE)
-    if judged is None or sustained is None or judged.concurrency is None:
+    sustained = _pool_sustains(prediction, Bound.ESTIMATE)
+    if sustained is None:
         return
-    low, high = sustained_at(judged, Bound.LOW), sustained_at(judged, Bound.HIGH)
+    low, high = _pool_sustains(prediction, Bound.LOW), _pool_sustains(prediction, Bound.HIGH)
     ranks = max(1, plan.data_parallel_size)
     factors = [(plan.replicas, "replica"), (ranks, "data-parallel rank")]
     parts = [plural(count, noun) for count, noun in factors if count > 1]
@@ -127,11 +126,19 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
             "replicas_needed": needed,
             "levers": (f" Or run {amount(needed)} replicas." if needed is not None else "") + levers,
         },
-        holds=lambda bound: _less(sustained_at(judged, bound), demanded, times),
+        holds=lambda bound: _less(_pool_sustains(prediction, bound), demanded, times),
         rests_on=_LOAD,
         ceiling=Severity.INFO if queue is not None else None,
         related=(("workload", "the load is declared here"),),
     )
+
+
+def _pool_sustains(prediction: Prediction, bound: Bound) -> int | None:
+    """Requests that the pool of one rank sustains, were they all let in: to wait for a free sequence is no fault of it."""
+    load, blocks = prediction.concurrency, prediction.kv_cache.num_gpu_blocks
+    if load is None or load.ratio is None or load.limited_by != "max_num_seqs" or not blocks:
+        return sustained_at(prediction, bound)
+    return int(load.ratio * pool_figure(prediction, "num_gpu_blocks", bound) / blocks)
 
 
 def _less(sustained: int | None, demanded: int, times: int) -> bool:
