@@ -353,6 +353,12 @@ class Difference:
     report: Report
     version: str = ""
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to tell: no server changed, nothing was found, the gate is open."""
+        said = self.new or self.fixed or self.gate.findings or self.report.errors
+        return not said and not any(unit.is_changed for unit in self.units)
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract ``kvgate.diff/1``."""
         return {

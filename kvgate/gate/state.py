@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvgate.config import Config, find_config, load_config
 from kvgate.findings.finding import Unchecked
-from kvgate.manifests.collect import SKIPPED_DIRECTORIES, SUFFIXES, LeftOut, collect
+from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut, collect
 from kvgate.manifests.read import read_tree
 from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
 
@@ -29,6 +29,7 @@ _MEDIA: Final = frozenset({
 })  # fmt: skip
 
 
+_MANIFESTS: Final = frozenset({".yaml", ".yml"})
 _STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|image:[^\n]*vllm", re.IGNORECASE)
 
 
@@ -65,11 +66,16 @@ class State:
                 return left.reason
         file = next((file for file in self.collection.files if file.path == path), None)
         if file is None:
-            there = (self.root / path).exists()
-            return "the file is left out, by .gitignore, exclude or the paths that were named" if there else None
+            if _speaks_of_vllm(self.root / path):
+                return "the file is left out, by .gitignore, exclude or the paths that were named"
+            return None
         if _STARTS.search(file.text) and not any(plan.unit.path == path for plan, _ in self.units):
             return "its text still starts vLLM, but no server could be read from it"
         return None
+
+
+def _speaks_of_vllm(place: Path) -> bool:
+    return place.is_file() and b"vllm" in place.read_bytes().lower()
 
 
 def find_configuration(folder: Path, start: Path, named: Path | None) -> Config:
@@ -103,7 +109,7 @@ def read_state(
     collection = collect([path for path in paths if path.exists()], root, exclude=config.exclude)
     left_out = [*collection.left_out, *_left_out_by_git(snapshot, root, paths)]
     collection = replace(collection, left_out=tuple(left_out))
-    reading = read_tree(collection.files, root)
+    reading = read_tree(collection.files, root, named=collection.named)
     context = ModelContext(root=root, online=online, environ=environ)
     plans = [make_plan(unit, config, overrides, context) for unit in reading.units]
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
@@ -126,7 +132,7 @@ def _left_out_by_git(snapshot: Snapshot, root: Path, paths: Sequence[Path]) -> l
     found = []
     for path, reason in sorted(snapshot.left_out.items()):
         place = snapshot.folder / path
-        wanted = os.path.splitext(path)[1].lower() in SUFFIXES or "submodule" in reason
+        wanted = os.path.splitext(path)[1].lower() in _MANIFESTS or "submodule" in reason
         if wanted and place.is_relative_to(root) and any(place.is_relative_to(named) for named in paths):
             found.append(LeftOut(place.relative_to(root).as_posix(), reason))
     return found
