@@ -683,46 +683,6 @@ def write_summary(difference: Difference, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def write_comment(
-    difference: Difference, event: Event | None, mode: Literal["update", "delete"], environ: Mapping[str, str]
-) -> str:
-    """The comment on the pull request of this run, and what became of it, in words.
-
-    Raises:
-        KvgateError: it could not be written.
-    """
-    from kvgate.report.difference.markdown import render_difference_markdown
-
-    try:
-        from kvgate.github.comment import API, PullRequest
-        from kvgate.github.comment import write_comment as write
-    except ModuleNotFoundError:
-        raise InputError("--comment needs PyGithub: install kvgate[github]") from None
-    repository, token = environ.get("GITHUB_REPOSITORY"), environ.get("GITHUB_TOKEN")
-    if event is None or event.number is None or not event.name.startswith("pull_request"):
-        return "no comment: this run is not for a pull request"
-    if not repository or not token:
-        return "no comment: GITHUB_REPOSITORY and GITHUB_TOKEN are not set"
-    pull_request = PullRequest(repository, event.number, token, environ.get("GITHUB_API_URL") or API)
-    return write(pull_request, render_difference_markdown(difference), clean=difference.is_clean, mode=mode)
-
-
-def write_summary(difference: Difference, environ: Mapping[str, str]) -> str:
-    """The summary of this job, and what became of it, in words."""
-    from kvgate.github.summary import append_summary, room_bytes
-    from kvgate.report.difference.markdown import render_difference_markdown
-
-    place = environ.get("GITHUB_STEP_SUMMARY")
-    if not place:
-        return "no summary: GITHUB_STEP_SUMMARY is not set"
-    file = Path(place)
-    try:
-        append_summary(file, render_difference_markdown(difference, limit_bytes=room_bytes(file)))
-    except OSError as error:
-        raise InputError(f"GITHUB_STEP_SUMMARY: {place}: {error.strerror or error}") from None
-    return ""
-
-
 def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
     """``kvgate init``: the files that this repository begins with.
 

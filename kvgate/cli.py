@@ -227,12 +227,6 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
     help="Write one comment on the pull request of this run (GITHUB_TOKEN); once clean, update or delete it.",
 )
 @click.option("--summary", is_flag=True, help="Add to the summary of this job (GITHUB_STEP_SUMMARY).")
-@click.option(
-    "--comment",
-    type=click.Choice(["update", "delete"]),
-    help="Write one comment on the pull request of this run (GITHUB_TOKEN); once clean, update or delete it.",
-)
-@click.option("--summary", is_flag=True, help="Add to the summary of this job (GITHUB_STEP_SUMMARY).")
 @_rule_options
 @_source_options
 @_output_options
