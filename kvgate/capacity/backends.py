@@ -329,6 +329,8 @@ CPU_MLA: Final = Backend(
     head_sizes=lambda size: size == 576,
 )  # fmt: skip
 
+AMX_MLA: Final = Backend("AMX_MLA", _always(multiple(32)), ("auto",), latent=True)
+
 # Caches with kernels of their own, whatever the layer asks, by the role of the layer. ``outermost`` layouts put the
 # blocks before the layers, so that pages of different sizes share a block.
 

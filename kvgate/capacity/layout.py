@@ -223,7 +223,10 @@ class _Layout:
         found = self.chosen.get(choice)
         if found is None:
             if self.settings.cpu:
-                found = kernels.CPU_MLA if choice.latent else kernels.CPU_ATTN
+                found = kernels.CPU_ATTN
+                if choice.latent:
+                    wish = (self.settings.attention_backend or "").upper()
+                    found = kernels.CPU_MLA if wish == "CPU_MLA" else kernels.AMX_MLA
             else:
                 found = kernels.choose(choice, self.settings.capability, self.settings.attention_backend)
             self.chosen[choice] = found
@@ -296,7 +299,8 @@ class _Layout:
     def _choose_block_size(self) -> None:
         settings = self.settings
         if settings.cpu:
-            self.block_size = settings.block_size or (DEFAULT_BLOCK if self.geometry.uses_mla else 128)
+            reference = self.geometry.uses_mla and (settings.attention_backend or "").upper() == "CPU_MLA"
+            self.block_size = DEFAULT_BLOCK if reference else settings.block_size or 128
             return
         if self.release.block_rule == "platform":
             self.block_size = self.platform_block(settings.block_size or DEFAULT_BLOCK)

@@ -262,6 +262,8 @@ def resolve_settings(
             asynchronous = False
     else:
         asynchronous = bool(requested_async)
+    if cpu:
+        asynchronous = False
     batches = pp + 1 if asynchronous else pp
     if not release.in_flight_batches:
         batches = 1
@@ -288,7 +290,7 @@ def resolve_settings(
         blocks_override=given("num_gpu_blocks_override"),
         hybrid_manager=_hybrid_manager(geometry, release, given, env),
         mamba_dtype=str(given("mamba_cache_dtype") or "auto"),
-        mamba_ssm_dtype=_ssm_dtype(geometry, given("mamba_ssm_cache_dtype"), release),
+        mamba_ssm_dtype=_ssm_dtype(geometry, given("mamba_ssm_cache_dtype"), release, cpu=cpu),
         mamba_mode=str(given("mamba_cache_mode") or "none"),
         mamba_block_size=given("mamba_block_size"),
         speculative_tokens=spec_tokens,
@@ -362,9 +364,11 @@ def _skip_layers(geometry: ModelGeometry, stored: str, requested: Any) -> tuple[
     return tuple(sorted(layers))
 
 
-def _ssm_dtype(geometry: ModelGeometry, requested: str | None, release: Release) -> str:
+def _ssm_dtype(geometry: ModelGeometry, requested: str | None, release: Release, *, cpu: bool) -> str:
     if requested and requested != "auto":
         return requested
+    if cpu:
+        return "float32"
     return geometry.ssm_dtype or "auto" if release.at_least(geometry.family.ssm_dtype_since) else "auto"
 
 
