@@ -260,17 +260,14 @@ _HOW_OFTEN: Final = {
 
 def _cost(behind: _Behind, history: bool) -> dict[str, object]:
     size = behind.static_bytes
+    more = ", and more of a length that the files do not say" if behind.assumed_bytes else ""
     if behind.assumed_bytes and token_estimate(size) < LEAST_TOKENS:
-        size = 0
-        basis = "of a length that the files do not say"
+        lost = "static text of a length that the files do not say"
     else:
-        basis = f"{size:,} bytes at {BYTES_PER_TOKEN} bytes a token"
-        if behind.assumed_bytes:
-            basis += ", and more of a length that the files do not say"
+        basis = f"{size:,} bytes at {BYTES_PER_TOKEN} bytes a token{more}"
+        lost = f"about {token_estimate(size):,} tokens of static text ({basis})"
     return {
-        "tokens": token_estimate(size) if size else None,
-        "cost": f"about {token_estimate(size):,} tokens of each prompt" if size else "each prompt",
-        "basis": basis,
+        "lost": lost,
         "text": preview(behind.text) if behind.text is not None else "",
         "also": " and the history" if history else "",
     }

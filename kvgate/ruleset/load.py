@@ -37,7 +37,7 @@ _KEBAB: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _LAST_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}$")  # brings its own sentence
 _EXAMPLES: Final = re.compile(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.MULTILINE)  # where they come last
-_SCOPES: Final[tuple[Scope, ...]] = ("unit", "tree", "file", "suppression")
+_SCOPES: Final[tuple[Scope, ...]] = ("unit", "tree", "file", "prompt", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",
     "params", "at", "message", "variants", "remediation", "why", "not_for", "references", "examples", "aliases",

@@ -43,7 +43,7 @@ class Profile(Enum):
 
 #: What a rule looks at: a serve unit, the tree as a whole (objects that belong to several units or none), a place that
 #: could not be read, or a suppression comment.
-Scope = Literal["unit", "tree", "file", "suppression"]
+Scope = Literal["unit", "tree", "file", "prompt", "suppression"]
 
 
 @record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from kvgate.ruleset.checks import checks
 from kvgate.ruleset.facts import UnitFacts, find_fact
 from kvgate.ruleset.load import RuleSet
 from kvgate.ruleset.locate import locate, unit_line
-from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Status
+from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Scope, Status
 from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kvgate.manifests.tree import Tree
     from kvgate.manifests.unit import Unread
     from kvgate.plan import ServingPlan
+    from kvgate.prompts.defect import Defect
 
 
 @record
@@ -143,6 +144,8 @@ def judge(
     *,
     tree: Tree | None = None,
     config: Config | None = None,
+    prompts: Sequence[Defect] = (),
+    only: Collection[Scope] | None = None,
 ) -> Judgement:
     """Run the selected rules.
 
@@ -152,11 +155,15 @@ def judge(
         files: every file that was read, for the suppressions in them and the objects around the units.
         tree: the same files as a tree, where there is one; checks look beside the files through it.
         config: kvgate.yaml, for checks that compare with what it declares.
+        prompts: what is wrong with prompts.
+        only: what rules may look at; None for everything.
 
     Raises:
         RuleError: the selection names a rule that there is not.
     """
     selected = select_rules(rules, selection)
+    if only is not None:
+        selected = {name: (rule, severity) for name, (rule, severity) in selected.items() if rule.scope in only}
     findings: list[Finding] = []
     errors: list[InternalError] = []
     files = tuple(files)
@@ -172,6 +179,9 @@ def judge(
         elif rule.scope == "file":
             for place in unread:
                 _guarded(rule, None, place.span, errors, findings, _other_findings(rule, severity, place))
+        elif rule.scope == "prompt":
+            for defect in prompts:
+                _guarded(rule, None, defect.span, errors, findings, _other_findings(rule, severity, defect))
     ran = set(selected)
     suppressed = apply_suppressions(findings, files, known=set(rules.rules), ran=ran, aliases=rules.aliases)
     late: list[Finding] = []
@@ -279,11 +289,12 @@ def _finding(rule: Rule, severity: Severity, draft: Draft, certainty: Certainty,
     )
 
 
-def _other_findings(rule: Rule, severity: Severity, subject: Unread | SuppressionProblem) -> Iterator[Finding]:
+def _other_findings(rule: Rule, severity: Severity, subject: Unread | SuppressionProblem | Defect) -> Iterator[Finding]:
     assert rule.check is not None
     for draft in checks()[rule.check].run(subject, rule.params):
         primary = draft.at if isinstance(draft.at, Span) else subject.span
-        yield _worded(rule, severity, draft, draft.values, primary, None, (), ())
+        related = tuple(Location(where, words) for where, words in draft.related if isinstance(where, Span))
+        yield _worded(rule, severity, draft, draft.values, primary, None, related, ())
 
 
 def _worded(

@@ -17,7 +17,10 @@ from kvgate.ruleset.model import Draft, Scope
 
 F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
 
-_MODULES: Final = ("capacity", "arguments", "parallelism", "reading", "hardware")
+_MODULES: Final = (
+    "capacity", "arguments", "parallelism", "reading", "hardware", "memory", "validity", "runtime", "sharing",
+    "autoscaling", "exposure", "environment", "routing", "drift",
+)  # fmt: skip
 
 
 @record

@@ -1,0 +1,441 @@
+"""Request logs: how much real requests share, where they part, and what moving that would give.
+
+Read are JSON lines of OpenAI requests (the body, or a record that holds it), of ShareGPT conversations, and of prompts;
+a JSON list of the same; and plain text with a prompt on each line. Chat messages are written one after the other under
+their roles, tools behind the system text, as most chat templates do; the template itself is not rendered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kvgate.prompts.blocks import HitTotal, common_prefix, predict_hits, total
+from kvgate.prompts.defect import Defect
+from kvgate.prompts.order import LEAST_TOKENS
+from kvgate.prompts.tokens import Counting, by_bytes
+from kvgate.source.text import SourceFile, Span
+
+MAX_REQUESTS: Final = 20_000
+MAX_TEXT: Final = 400_000
+#: Characters in which a changing stretch must end for the text behind it to count as the same.
+MAX_STRETCH: Final = 400
+_ANCHOR: Final = 40
+_LOOK_BACK: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """One request.
+
+    Attributes:
+        text: the prompt as written here.
+        output: what was generated, None where the log does not say.
+        span: its line in the log.
+    """
+
+    text: str
+    output: str | None
+    span: Span
+    salt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where prompts part before text that they have in common.
+
+    Attributes:
+        span: the stretch that differs, in one request of the log.
+        text: that stretch; ``other`` the same in another request.
+        offset_bytes: where it begins in the prompt.
+        behind: the common text behind it.
+        requests: how many requests have it.
+        moved: the hits if it stood at the end of each prompt.
+    """
+
+    span: Span
+    text: str
+    other: str
+    offset_bytes: int
+    behind: str
+    requests: int
+    moved: HitTotal
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """What a log says of its load. All tokens by ``basis``."""
+
+    path: str
+    requests: int
+    prompt_tokens_p95: int
+    output_tokens_p95: int | None
+    shared_prefix_tokens: int
+    block_size: int
+    hits: HitTotal
+    basis: str
+    parting: Parting | None
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogProblem:
+    """Why a file is no log of requests."""
+
+    message: str
+    span: Span
+
+
+def read_log(file: SourceFile) -> list[LoggedRequest] | LogProblem:
+    """The requests of a log, in their order."""
+    text = file.text
+    stripped = text.lstrip()
+    if stripped.startswith("["):
+        return _read_list(file)
+    found: list[LoggedRequest] = []
+    is_json = stripped.startswith("{")
+    at = 0
+    for line in text.splitlines(keepends=True):
+        span = Span(file, at, at + len(line.rstrip("\r\n")))
+        at += len(line)
+        if not line.strip():
+            continue
+        if not is_json:
+            found.append(LoggedRequest(line.strip()[:MAX_TEXT], None, span))
+        else:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                if not found:
+                    return LogProblem("no JSON on this line", span)
+                continue
+            found += _requests(record, span)
+        if len(found) >= MAX_REQUESTS:
+            break
+    return found or LogProblem("no request in it", file.line_span(1))
+
+
+def _read_list(file: SourceFile) -> list[LoggedRequest] | LogProblem:
+    try:
+        records = json.loads(file.text)
+    except (ValueError, RecursionError):
+        return LogProblem("no JSON list", file.line_span(1))
+    found = [request for record in records for request in _requests(record, file.line_span(1))]
+    return found[:MAX_REQUESTS] or LogProblem("no request in it", file.line_span(1))
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether the beginning of a text is that of a log of requests."""
+    head = text[:4000]
+    line = head.lstrip().partition("\n")[0]
+    if not line.startswith("{"):
+        return False
+    return any(mark in line for mark in ('"messages"', '"conversations"', '"prompt"'))
+
+
+def _requests(record: Any, span: Span) -> Iterator[LoggedRequest]:
+    if isinstance(record, str):
+        yield LoggedRequest(record[:MAX_TEXT], None, span)
+        return
+    if not isinstance(record, dict):
+        return
+    for key in ("body", "request", "payload", "input", "params", "data"):
+        inner = record.get(key)
+        if isinstance(inner, dict) and ("messages" in inner or "prompt" in inner):
+            yield from _one({**record, **inner}, span)
+            return
+    yield from _one(record, span)
+
+
+def _one(record: dict[str, Any], span: Span) -> Iterator[LoggedRequest]:
+    salt = record.get("cache_salt")
+    salt = salt if isinstance(salt, str) else None
+    messages = record.get("messages")
+    if isinstance(messages, list):
+        sent, answer = _last_answer(messages)
+        text = _written(sent, record.get("tools"))
+        yield LoggedRequest(text[:MAX_TEXT], _output(record) or answer, span, salt)
+    elif isinstance(record.get("conversations"), list):
+        yield from _turns(record["conversations"], span)
+    elif isinstance(record.get("prompt"), str):
+        yield LoggedRequest(record["prompt"][:MAX_TEXT], _output(record), span, salt)
+    elif isinstance(record.get("prompt"), list):
+        for prompt in record["prompt"]:
+            if isinstance(prompt, str):
+                yield LoggedRequest(prompt[:MAX_TEXT], None, span, salt)
+    elif isinstance(record.get("text"), str):
+        yield LoggedRequest(record["text"][:MAX_TEXT], None, span)
+
+
+def _last_answer(messages: list[Any]) -> tuple[list[Any], str | None]:
+    """The messages that were sent, and the answer where the log holds it as the last of them."""
+    last = messages[-1] if messages else None
+    if isinstance(last, dict) and last.get("role") == "assistant" and len(messages) > 1:
+        return messages[:-1], _content(last)
+    return messages, None
+
+
+def _turns(conversation: list[Any], span: Span) -> Iterator[LoggedRequest]:
+    """Each answer of a ShareGPT conversation was a request with all that stands before it."""
+    sent: list[dict[str, Any]] = []
+    for turn in conversation:
+        if not isinstance(turn, dict):
+            continue
+        said = str(turn.get("from") or turn.get("role") or "user")
+        role = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}.get(said, said)
+        value = turn.get("value") or turn.get("content") or ""
+        if role == "assistant":
+            yield LoggedRequest(_written(sent, None)[:MAX_TEXT], str(value), span)
+        sent.append({"role": role, "content": str(value)})
+
+
+def _written(messages: list[Any], tools: Any) -> str:
+    parts: list[str] = []
+    pending = json.dumps(tools, ensure_ascii=False) if tools else ""
+    for message in messages:
+        if not isinstance(message, dict):
+            continue
+        role = str(message.get("role", ""))
+        if pending and role not in ("system", "developer"):
+            parts.append(f"<tools>\n{pending}\n")
+            pending = ""
+        calls = message.get("tool_calls")
+        more = json.dumps(calls, ensure_ascii=False) if calls else ""
+        parts.append(f"<{role}>\n{_content(message)}{more}\n")
+    if pending:
+        parts.append(f"<tools>\n{pending}\n")
+    return "".join(parts)
+
+
+def _content(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        pieces = []
+        for piece in content:
+            if isinstance(piece, dict):
+                text = piece.get("text")
+                pieces.append(text if isinstance(text, str) else json.dumps(piece, ensure_ascii=False))
+        return "".join(pieces)
+    return ""
+
+
+def _output(record: dict[str, Any]) -> str | None:
+    """The answer that a record holds beside its request."""
+    for key in ("output", "completion", "response", "answer"):
+        value = record.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, dict):
+            body = value.get("body") if isinstance(value.get("body"), dict) else value
+            choices = body.get("choices") if isinstance(body, dict) else None
+            if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+                message = choices[0].get("message")
+                if isinstance(message, dict):
+                    return _content(message)
+                text = choices[0].get("text")
+                return text if isinstance(text, str) else None
+    return None
+
+
+# -- what the requests share -------------------------------------------------------------------------------------------
+
+
+def summarise(
+    file: SourceFile, requests: Sequence[LoggedRequest], block_size: int, counting: Counting | None = None
+) -> LogSummary:
+    """What the requests of a log share, in their order.
+
+    Args:
+        block_size: tokens of a block of the server that they are for.
+        counting: the model's tokenizer; None counts bytes.
+    """
+    counting = counting or by_bytes()
+    prompts = [counting.encode(request.text) for request in requests]
+    outputs = [counting.encode(request.output or "") for request in requests]
+    size = block_size * counting.per_token
+    hits = _hits(prompts, outputs, size, counting)
+    written = [counting.tokens(len(output)) for output in outputs if output]
+    texts = Counter(request.text for request in requests)
+    return LogSummary(
+        path=file.path,
+        requests=len(requests),
+        prompt_tokens_p95=_percentile([counting.tokens(len(prompt)) for prompt in prompts]),
+        output_tokens_p95=_percentile(written) if written else None,
+        shared_prefix_tokens=counting.tokens(common_prefix(prompts)) if len(prompts) > 1 else 0,
+        block_size=block_size,
+        hits=hits,
+        basis=counting.basis,
+        parting=_parting(requests, outputs, size, counting, hits),
+        repeated=sum(count - 1 for count in texts.values()),
+    )
+
+
+def _hits(
+    prompts: Sequence[Sequence[int] | bytes],
+    outputs: Sequence[Sequence[int] | bytes],
+    size: int,
+    counting: Counting,
+) -> HitTotal:
+    found = total(predict_hits(prompts, size, outputs=outputs))
+    return HitTotal(counting.tokens(found.query_tokens), counting.tokens(found.hit_tokens))
+
+
+def _percentile(values: Sequence[int]) -> int:
+    """The 95th percentile: the smallest value that 95% of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-95 * len(ordered) // 100) - 1)] if ordered else 0
+
+
+def _parting(
+    requests: Sequence[LoggedRequest],
+    outputs: Sequence[Sequence[int] | bytes],
+    size: int,
+    counting: Counting,
+    hits: HitTotal,
+) -> Parting | None:
+    """The stretch that costs most: prompts are the same before it and behind it."""
+    found: Counter[tuple[int, str]] = Counter()
+    example: dict[tuple[int, str], tuple[LoggedRequest, LoggedRequest, int, int, int]] = {}
+    for index, request in enumerate(requests[:2000]):
+        best = 0
+        nearest: LoggedRequest | None = None
+        for other in requests[max(0, index - _LOOK_BACK) : index]:
+            length = _common(request.text, other.text)
+            if length > best:
+                best, nearest = length, other
+        if nearest is None:
+            continue
+        resumed = _resume(request.text, nearest.text, best)
+        if resumed is None:
+            continue
+        begin = _word_start(request.text, best)
+        mine, theirs = resumed
+        key = (begin, request.text[mine : mine + _ANCHOR])
+        found[key] += 1
+        example.setdefault(key, (request, nearest, begin, mine, theirs))
+    for key, count in found.most_common(3):
+        request, other, begin, mine, theirs = example[key]
+        behind = request.text[mine : mine + _common(request.text[mine:], other.text[theirs:])]
+        if count < 2 and len(requests) > 3:
+            continue
+        if len(behind.encode()) // 4 <= LEAST_TOKENS:
+            continue
+        moved = _moved(requests, outputs, begin, request.text[:begin], key[1], size, counting)
+        if moved.hit_tokens <= hits.hit_tokens:
+            continue
+        stretch = request.text[begin:mine]
+        return Parting(
+            span=_in_line(request.span, stretch),
+            text=stretch,
+            other=other.text[begin:theirs],
+            offset_bytes=len(request.text[:begin].encode()),
+            behind=behind,
+            requests=count + 1,
+            moved=moved,
+        )
+    return None
+
+
+def _common(left: str, right: str) -> int:
+    limit = min(len(left), len(right))
+    low, high = 0, limit
+    while low < high:  # the longest equal beginning, by halving
+        middle = (low + high + 1) // 2
+        if left[:middle] == right[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _resume(text: str, other: str, at: int) -> tuple[int, int] | None:
+    """Where two texts go on alike after they part at ``at``."""
+    window = other[at : at + MAX_STRETCH + _ANCHOR]
+    for offset in range(min(MAX_STRETCH, max(0, len(text) - at - _ANCHOR))):
+        anchor = text[at + offset : at + offset + _ANCHOR]
+        if not any(character.isalpha() for character in anchor):
+            continue
+        place = window.find(anchor)
+        if place >= 0:
+            return at + offset, at + place
+    return None
+
+
+def _word_start(text: str, at: int) -> int:
+    """The beginning of the word, number or time in which two texts part."""
+    while at > 0 and (text[at - 1].isalnum() or text[at - 1] in "-:.+/_"):
+        at -= 1
+    return at
+
+
+def _moved(
+    requests: Sequence[LoggedRequest],
+    outputs: Sequence[Sequence[int] | bytes],
+    begin: int,
+    head: str,
+    anchor: str,
+    size: int,
+    counting: Counting,
+) -> HitTotal:
+    """The hits if the stretch between a head and an anchor stood at the end of each prompt that has both."""
+    prompts: list[Sequence[int] | bytes] = []
+    for request in requests:
+        text = request.text
+        if text.startswith(head):
+            stop = text.find(anchor, begin, begin + MAX_STRETCH + len(anchor))
+            if stop >= 0:
+                text = text[:begin] + text[stop:] + text[begin:stop]
+        prompts.append(counting.encode(text))
+    return _hits(prompts, outputs, size, counting)
+
+
+def _in_line(span: Span, stretch: str) -> Span:
+    """A stretch in the line of its request; the whole line where it is written otherwise there."""
+    written = json.dumps(stretch.strip(), ensure_ascii=False)[1:-1]
+    at = span.file.text.find(written, span.start, span.end) if written else -1
+    return Span(span.file, at, at + len(written)) if at >= 0 else span
+
+
+def log_defects(summary: LogSummary, requests: Sequence[LoggedRequest]) -> Iterator[Defect]:
+    """What is wrong with the requests of a log."""
+    parting = summary.parting
+    if parting is not None:
+        text = " ".join(parting.behind.split())
+        size = len(parting.behind.encode())
+        yield Defect(
+            "volatile",
+            parting.span,
+            {
+                "what": f'"{_short(parting.text)}" ("{_short(parting.other)}" in another request)',
+                "text": f'"{_short(text, 48)}"',
+                "lost": f"about {size // 4:,} tokens of static text ({size:,} bytes at 4 bytes a token)",
+                "hit": f"{summary.hits.rate:.1%}",
+                "without": f"{parting.moved.rate:.1%}",
+                "requests": f"{summary.requests:,}",
+                "basis": summary.basis,
+            },
+            variant="log",
+        )
+    if summary.requests >= 8 and summary.repeated >= 0.8 * (summary.requests - 1):
+        last = requests[-1].span
+        yield Defect(
+            "benchmark",
+            last,
+            {
+                "what": f"{summary.repeated + 1:,} of {summary.requests:,} requests are the same text",
+                "share": f"{summary.hits.rate:.1%}",
+            },
+        )
+    salts = [request.salt for request in requests if request.salt is not None]
+    if len(salts) >= 8 and len(set(salts)) >= 0.9 * len(salts):
+        yield Defect("cache-salt", requests[0].span, {"what": "another one in nearly every request of the log"})
+
+
+def _short(text: str, limit: int = 32) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3].rstrip() + "..."
