@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,7 @@ from kvgate.source.text import words_of_command_line
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
+    from kvgate.engine.logs import ServerLog
     from kvgate.findings.finding import InternalError, Unchecked
     from kvgate.findings.report import Report
     from kvgate.gate.difference import Difference
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ServingPlan
+    from kvgate.smoke.command import Command
+    from kvgate.smoke.load import Progress
+    from kvgate.smoke.run import SmokeOptions
     from kvgate.smoke.subject import Subject
     from kvgate.smoke.verdict import Verdict
 
@@ -725,12 +729,9 @@ def verify_log(
     Raises:
         KvgateError: the path does not exist, the log is not vLLM's, the unit is not clear, kvgate.yaml is wrong.
     """
-    from datetime import date
-
     from kvgate.engine.logs import read_log
-    from kvgate.measured import write_measurement
     from kvgate.smoke.compare import judge
-    from kvgate.smoke.verify import SmokeError, choose_plan, measurement_of, subject_of_log
+    from kvgate.smoke.verify import choose_plan, subject_of_log
 
     log = read_log(text)
     if log.empty:
@@ -744,15 +745,76 @@ def verify_log(
         _, plans = _units_of(path, replace(options, vllm_version=log.version))
         plan = next(one for one in plans if one.unit.id == plan.unit.id)
     verdict = judge(_subject(plan, config), log, command="verify")
-    if not record:
-        return verdict, ()
+    return verdict, (_record(plan, verdict, log, config),) if record else ()
+
+
+def smoke_unit(
+    path: Path,
+    options: CheckOptions,
+    smoke: SmokeOptions,
+    *,
+    unit: str | None = None,
+    record: bool = False,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> Verdict:
+    """The pipeline of ``kvgate smoke``. Nothing that it started is left when it returns or raises.
+
+    Args:
+        path: files with the unit.
+        record: keep the measured terms in ``.kvgate/measured.json``.
+        progress, say: take what people may want to see meanwhile.
+
+    Raises:
+        KvgateError: the run could not be made; see :func:`kvgate.smoke.run.run_smoke`.
+    """
+    from kvgate.smoke.run import run_smoke
+
+    config, plan = _smoke_plan(path, options, unit)
+
+    def replan(version: str) -> ServingPlan:
+        _, plans = _units_of(path, replace(options, vllm_version=version))
+        return next(one for one in plans if one.unit.id == plan.unit.id)
+
+    run = run_smoke(plan, config, smoke, options.environ, replan=replan, progress=progress, say=say)
+    if record and run.log is not None:
+        say(_record(run.plan, run.verdict, run.log, config))
+    return run.verdict
+
+
+def smoke_command_line(path: Path, options: CheckOptions, smoke: SmokeOptions, *, unit: str | None = None) -> Command:
+    """What ``kvgate smoke --dry-run`` shows: the command that would be started.
+
+    Raises:
+        KvgateError: as for :func:`smoke_unit`.
+    """
+    from kvgate.smoke.run import smoke_command
+
+    config, plan = _smoke_plan(path, options, unit)
+    return smoke_command(plan, config, smoke)
+
+
+def _smoke_plan(path: Path, options: CheckOptions, unit: str | None) -> tuple[Config, ServingPlan]:
+    from kvgate.smoke.verify import choose_plan
+
+    config, plans = _units_of(path, options)
+    return config, choose_plan(plans, unit)
+
+
+def _record(plan: ServingPlan, verdict: Verdict, log: ServerLog, config: Config) -> str:
+    """Keep what a server measured, and say so, or say why not."""
+    from datetime import date
+
+    from kvgate.measured import write_measurement
+    from kvgate.smoke.verify import SmokeError, measurement_of
+
+    if verdict.prediction is None:
+        return "nothing recorded: the model is not known"
     try:
-        if verdict.prediction is None:
-            raise SmokeError("nothing recorded: the model is not known")
         kept = measurement_of(plan, verdict.prediction, log, date.today().isoformat())
     except SmokeError as error:
-        return verdict, (str(error),)
-    return verdict, (f"{write_measurement(config.root, kept)}: recorded what {kept.unit} measured",)
+        return str(error)
+    return f"{write_measurement(config.root, kept)}: recorded what {kept.unit} measured"
 
 
 def _units_of(path: Path, options: CheckOptions) -> tuple[Config, list[ServingPlan]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -328,18 +329,123 @@ def verify(path: Path | None, log: str, unit: str | None, record: bool, **option
     """Compare a real server's log with the prediction for the manifest in PATH; without PATH, explain the log."""
     from kvgate import app
 
-    check_options = app.CheckOptions(
+    verdict, words = app.verify_log(path, _read_log(log), _server_options(options), unit=unit, record=record)
+    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
+    for line in words:
+        _words(line, options)
+    sys.exit(_verdict_code(verdict.outcome, alone=path is None))
+
+
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--unit", metavar="ID", help="The unit to run; an id or the end of one.")
+@click.option("--url", metavar="URL", help="Attach to this server instead of starting one.")
+@click.option("--log", metavar="FILE", help="With --url: the server's log, compared too.")
+@click.option(
+    "--python", metavar="FILE", help="Interpreter that has vLLM. [default: KVGATE_VLLM_PYTHON, or kvgate's own]"
+)
+@click.option("--model", metavar="DIR|ID", help="Load this model instead of the manifest's.")
+@click.option("--dummy-weights", is_flag=True, help="Random weights: only configuration and tokenizer are loaded.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the server. [default: a free one]")
+@click.option("--start-seconds", type=click.FloatRange(min=1), default=900, show_default=True, help="Time to be ready.")
+@click.option("--load-seconds", type=click.FloatRange(min=1), default=180, show_default=True, help="Time for the load.")
+@click.option(
+    "--requests", type=click.IntRange(min=1), help="Requests at the declared concurrency. [default: 2 a client]"
+)
+@click.option("--max-request-tokens", type=click.IntRange(min=2), help="Scale requests down to this many tokens.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the prompts.")
+@click.option(
+    "--keep-log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where the server's log goes."
+)
+@click.option("--record", is_flag=True, help="Keep what was measured in .kvgate/measured.json for later predictions.")
+@click.option("--dry-run", is_flag=True, help="Print the command that would be started, and start nothing.")
+@_source_options
+@_output_options
+def smoke(path: Path, **options: Any) -> NoReturn:
+    """Start vLLM as the unit in PATH says, or attach to a server; put a short load on it; compare with the prediction.
+
+    The command line is made from the parsed arguments, by an allow-list; kvgate.yaml (smoke: allow:) widens it. A key
+    that the server wants is taken from VLLM_API_KEY.
+    """
+    from kvgate import app
+    from kvgate.smoke.run import SmokeOptions
+
+    wanted = SmokeOptions(
+        url=options["url"],
+        key=os.environ.get("VLLM_API_KEY"),
+        python=options["python"] or os.environ.get("KVGATE_VLLM_PYTHON") or sys.executable,
+        port=options["port"],
+        model=options["model"],
+        dummy_weights=options["dummy_weights"],
+        token_cap=options["max_request_tokens"],
+        requests=options["requests"],
+        seed=options["seed"],
+        start_s=options["start_seconds"],
+        load_s=options["load_seconds"],
+        keep_log=options["keep_log"],
+        log=_read_log(options["log"]) if options["log"] else None,
+    )
+    if options["dry_run"]:
+        import shlex
+
+        command = app.smoke_command_line(path, _server_options(options), wanted, unit=options["unit"])
+        for words in command.left_out:
+            _words(f"left out: {words}", options)
+        variables = [f"{name}={shlex.quote(value)}" for name, value in command.environment.items()]
+        _emit(" ".join((*variables, shlex.join(command.argv))), None)
+        sys.exit(ExitCode.CLEAN)
+    with _progress_bar(options) as progress:
+        verdict = app.smoke_unit(
+            path,
+            _server_options(options),
+            wanted,
+            unit=options["unit"],
+            record=options["record"],
+            progress=progress,
+            say=lambda words: _words(words, options),
+        )
+    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
+    sys.exit(_verdict_code(verdict.outcome))
+
+
+def _server_options(options: dict[str, Any]) -> CheckOptions:
+    from kvgate import app
+
+    return app.CheckOptions(
         config=options["config"],
         gpu=options["gpu"],
         vllm_version=options["vllm_version"],
         online=options["online"],
         environ=dict(os.environ),
     )
-    verdict, words = app.verify_log(path, _read_log(log), check_options, unit=unit, record=record)
-    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
-    for line in words:
-        _words(line, options)
-    sys.exit(_verdict_code(verdict.outcome, alone=path is None))
+
+
+@contextmanager
+def _progress_bar(options: dict[str, Any]) -> Iterator[Callable[[int, int, Any], None]]:
+    """A bar on stderr while a load runs; nothing where stderr is no terminal."""
+    if options["quiet"] or not sys.stderr.isatty():
+        yield lambda done, total, moment: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("load"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True, no_color=options["no_color"] or bool(os.environ.get("NO_COLOR")))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, start=False)
+
+        def show(done: int, total: int, moment: Any) -> None:
+            bar.start_task(task)
+            words = f"{moment.running} running, {moment.waiting} waiting" if moment is not None else ""
+            bar.update(task, completed=done, total=total, description=words)
+
+        yield show
 
 
 def _read_log(name: str) -> str:

@@ -186,24 +186,24 @@ def _check(name: str, bounds: tuple[float | None, float | None], found: Figure |
 # --- load -------------------------------------------------------------------------------------------------------------
 
 
-def compare_load(load: Load, prediction: Prediction | None) -> tuple[Check, ...]:
+def compare_load(load: Load, prediction: Prediction | None, ranks: int = 1) -> tuple[Check, ...]:
     """What the load showed against the sustained and admitted requests at the load as it was sent.
 
     With as many clients as are sustained nothing may be preempted and nobody may wait; with more, no more than are
-    admitted may run, and no fewer than are sustained.
+    admitted may run, and no fewer than are sustained. ``ranks`` data-parallel engines share the load.
     """
     expected = prediction.concurrency if prediction else None
     if expected is None or expected.sustained is None or expected.admitted is None:
         return ()
-    low = expected.sustained_interval[0] if expected.sustained_interval[0] is not None else expected.sustained
-    high = expected.sustained_interval[1] if expected.sustained_interval[1] is not None else expected.sustained
+    bounds = [expected.sustained if bound is None else bound for bound in expected.sustained_interval]
+    low, high, admitted = bounds[0] * ranks, bounds[1] * ranks, expected.admitted * ranks
     checks: list[Check] = []
     for phase in load.phases:
         if phase.peak_running is None or not phase.completed:
             continue
         peak = phase.peak_running
         given = f"{phase.clients} clients"
-        most = min(phase.clients, max(expected.admitted, high))
+        most = min(phase.clients, max(admitted, high))
         least = min(phase.clients, low)
         checks.append(_check("running", (least, most), peak, given))
         if phase.clients <= low and phase.preemptions is not None:
@@ -246,7 +246,7 @@ def judge(
     else:
         said.append(f"no prediction: {subject.model_reason or 'the model is not known'}")
     if load is not None:
-        checks += compare_load(load, loaded_prediction or prediction)
+        checks += compare_load(load, loaded_prediction or prediction, subject.data_parallel_size)
     running: Running | None = None
     if log is not None:
         running = explain_running(
