@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
 
 _MODULES: Final = (
     "capacity", "arguments", "parallelism", "reading", "hardware", "memory", "validity", "runtime", "sharing",
-    "autoscaling", "exposure", "environment", "routing", "drift",
+    "autoscaling", "exposure", "environment", "routing", "drift", "prompts",
 )  # fmt: skip
 
 

@@ -1,0 +1,358 @@
+"""What autoscalers and dashboards watch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kvgate.engine.metrics import find_metric
+from kvgate.findings.finding import Severity
+from kvgate.manifests.tree import node_at, scalar_at, text_at
+from kvgate.records import record
+from kvgate.ruleset.case import Case
+from kvgate.ruleset.checks import NoParams, check
+from kvgate.ruleset.checks.runtime import LoadTime, minutes
+from kvgate.ruleset.model import Draft
+from kvgate.ruleset.scene import Scene
+from kvgate.source.text import SourceFile, Span
+from kvgate.source.yaml_tree import Scalar, scalar_bool, scalar_int
+
+if TYPE_CHECKING:
+    from kvgate.manifests.objects import ClusterObject
+
+#: Metrics that say how busy a GPU or a processor looks, not how much work waits.
+_UTILIZATION: Final = re.compile(
+    r"DCGM_FI|duty_?cycle|gpu[_.-]?(?:core[_.-]?)?util|util[a-z]*[_.-]gpu|gpu[_.-]?mem|fb[_.-]?used|nvidia_(?:gpu|smi)"
+    r"|container_(?:cpu|memory)|process_(?:cpu|resident)|cpu_usage|memory_usage|\bcpu\b|\bmemory\b|sm_(?:active|occupancy)"
+    r"|gpu[_.-]?usage|accelerator_",
+    re.IGNORECASE,
+)
+_OWN: Final = re.compile(
+    r"vllm[:_|]|inference_pool|inference_extension|queue|waiting|pending|in_?flight|num_requests", re.I
+)
+_MEMORY: Final = re.compile(r"mem|fb_?used", re.IGNORECASE)
+
+
+@record
+class Watched:
+    """One metric of an autoscaler: its name or query, its place, and its kind as the autoscaler calls it."""
+
+    text: str
+    span: Span
+    kind: str
+
+    @property
+    def is_utilization(self) -> bool:
+        return (self.kind in ("cpu", "memory")) or (
+            _OWN.search(self.text) is None and _UTILIZATION.search(self.text) is not None
+        )
+
+    @property
+    def is_memory(self) -> bool:
+        return self.kind == "memory" or (self.is_utilization and _MEMORY.search(self.text) is not None)
+
+
+def watched(scaler: ClusterObject) -> list[Watched]:
+    """The metrics of a HorizontalPodAutoscaler or ScaledObject."""
+    return list(_of_autoscaler(scaler) if scaler.kind == "HorizontalPodAutoscaler" else _of_keda(scaler))
+
+
+def _of_autoscaler(scaler: ClusterObject) -> Iterator[Watched]:
+    old = scalar_at(scaler.at("spec"), "targetCPUUtilizationPercentage")
+    if old is not None:
+        yield Watched("cpu", old.span, "cpu")
+    for metric in scaler.items("spec", "metrics"):
+        for key in ("resource", "containerResource"):
+            name = scalar_at(metric, key, "name")
+            if name is not None:
+                yield Watched(name.value, name.span, name.value)
+        for key in ("pods", "object", "external"):
+            name = scalar_at(metric, key, "metric", "name") or scalar_at(metric, key, "metricName")
+            if name is not None:
+                yield Watched(name.value, name.span, key)
+
+
+def _of_keda(scaler: ClusterObject) -> Iterator[Watched]:
+    for trigger in scaler.items("spec", "triggers"):
+        kind = scalar_at(trigger, "type")
+        if kind is not None and kind.value in ("cpu", "memory"):
+            yield Watched(kind.value, kind.span, kind.value)
+            continue
+        metadata = node_at(trigger, "metadata")
+        found = None
+        for key in ("query", "metricName", "metricType", "metric", "valueLocation", "url"):
+            found = scalar_at(metadata, key)
+            if found is not None and found.value:
+                break
+        if found is not None:
+            yield Watched(found.value, _first_line(found), kind.value if kind is not None else "")
+
+
+def _first_line(node: Scalar) -> Span:
+    """A place to show for a scalar that may go over several lines: its first line of text."""
+    return node.text.span if node.style in ("|", ">") and node.value else node.span
+
+
+@check("autoscaling-metric", values=("metric", "scaler", "what", "beside", "target"), scope="tree")
+def autoscaling_metric(scene: Scene, params: NoParams) -> Iterator[Draft]:
+    """An autoscaler that watches how busy the GPU or the processor looks."""
+    for scaler, case in _scalers(scene):
+        metrics = watched(scaler)
+        good = [metric for metric in metrics if not metric.is_utilization]
+        bad = [metric for metric in metrics if metric.is_utilization]
+        if not bad:
+            continue
+        first = bad[0]
+        on_gpu = first.kind not in ("cpu", "memory")
+        yield Draft(
+            at=first.span,
+            case=case,
+            variant="memory" if first.is_memory else None,
+            values={
+                "metric": " ".join(first.text.split()),
+                "scaler": f"{scaler.kind} {scaler.name}",
+                "what": "the GPU" if on_gpu else "the processor",
+                "beside": "",
+                "target": scaler.text("spec", "scaleTargetRef", "name") or "",
+            },
+            ceiling=Severity.INFO if good and not on_gpu else None,
+        )
+    for case in scene.cases:
+        yield from _knative(case)
+
+
+def _scalers(scene: Scene) -> Iterator[tuple[ClusterObject, Case | None]]:
+    """Autoscalers of vLLM servers, each with its unit where that is among the files."""
+    owners: dict[int, Case] = {}
+    for case in scene.cases:
+        for scaler in scene.objects.autoscalers(case.unit) if case.host.is_object else ():
+            owners.setdefault(id(scaler.node), case)
+    for scaler in scene.objects.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
+        owner = owners.get(id(scaler.node))
+        if owner is not None:
+            yield scaler, owner
+        elif "vllm" in f"{scaler.text('spec', 'scaleTargetRef', 'name') or ''} {scaler.name}".lower():
+            yield scaler, None
+
+
+_KNATIVE_METRIC: Final = "autoscaling.knative.dev/metric"
+_DEPLOYMENT_MODE: Final = "serving.kserve.io/deploymentMode"
+
+
+def _knative(case: Case) -> Iterator[Draft]:
+    """KServe and Knative name the metric on the object itself."""
+    document = case.unit.document
+    if case.unit.kind not in ("InferenceService", "LLMInferenceService", "Service"):
+        return
+    metric = scalar_at(document, "spec", "predictor", "scaleMetric") or scalar_at(
+        document, "metadata", "annotations", _KNATIVE_METRIC
+    )
+    values: dict[str, Any] = {
+        "metric": metric.value if metric is not None else "cpu",
+        "scaler": f"{case.unit.kind} {case.unit.name}",
+        "what": "the processor",
+        "beside": "",
+        "target": case.unit.name,
+    }
+    if metric is not None and metric.value in ("cpu", "memory"):
+        variant = "memory" if metric.value == "memory" else None
+        yield Draft(at=metric.span, case=case, variant=variant, values=values)
+        return
+    most = scalar_at(document, "spec", "predictor", "maxReplicas")
+    least = scalar_int(node_at(document, "spec", "predictor", "minReplicas"))
+    mode = text_at(node_at(document, "metadata", "annotations"), _DEPLOYMENT_MODE)
+    count = scalar_int(most)
+    raw = mode in ("RawDeployment", "Standard")
+    grows = raw and count is not None and count > (1 if least is None else least)
+    if grows and most is not None and node_at(document, "spec", "predictor", "autoScaling") is None:
+        yield Draft(at=most.span, case=case, variant="kserve-default", values=values)
+
+
+# -- scaling from zero -------------------------------------------------------------------------------------------------
+
+_FROM_OUTSIDE: Final = re.compile(
+    r"inference_pool|inference_extension|gateway|router|envoy|nginx|istio|ingress|http_requests|queue_(?:length|depth)|litellm"
+    r"|kafka|rabbit|sqs|redis|epp|pending_requests_total|activator",
+    re.IGNORECASE,
+)
+
+
+@check(
+    "scale-from-zero",
+    params=LoadTime,
+    values=("scaler", "metric", "cooldown", "load", "least", "weights"),
+    scope="tree",
+)
+def scale_from_zero(scene: Scene, params: LoadTime) -> Iterator[Draft]:
+    """An autoscaler that cannot leave zero, or leaves it too hastily."""
+    for scaler, case in _scalers(scene):
+        keda = scaler.kind == "ScaledObject"
+        key = "minReplicaCount" if keda else "minReplicas"
+        node = scalar_at(scaler.at("spec"), key)
+        least = scalar_int(node) if node is not None else (0 if keda else 1)
+        if least is None:
+            continue
+        weights = case.weight_bytes if case is not None else None
+        load = params.fast(weights)
+        place = node.span if node is not None else scaler.span
+        metrics = watched(scaler)
+        inside = [metric for metric in metrics if not _comes_from_outside(metric)]
+        values: dict[str, Any] = {
+            "scaler": f"{scaler.kind} {scaler.name}",
+            "metric": " ".join(inside[0].text.split()) if inside else "",
+            "cooldown": "",
+            "load": minutes(load),
+        }
+        if least == 0 and metrics and len(inside) == len(metrics):
+            yield Draft(at=place, case=case, values=values)
+        cooldown = scalar_at(scaler.at("spec"), "cooldownPeriod")
+        seconds = scalar_int(cooldown) if cooldown is not None else None
+        if keda and least == 0 and cooldown is not None and seconds is not None and seconds < load:
+            yield Draft(
+                at=cooldown.span, case=case, variant="cooldown", values={**values, "cooldown": minutes(seconds)}
+            )
+        yield from _silent_triggers(scaler, case, values)
+        if not keda and least != 0:
+            yield from _hasty(scaler, case, values)
+
+
+def _comes_from_outside(metric: Watched) -> bool:
+    if metric.kind in ("cron", "kafka", "rabbitmq", "redis", "aws-sqs-queue", "external-push", "http"):
+        return True
+    return _FROM_OUTSIDE.search(metric.text) is not None
+
+
+def _silent_triggers(scaler: ClusterObject, case: Case | None, values: dict[str, Any], least: int) -> Iterator[Draft]:
+    """KEDA takes a query without a result for zero unless told otherwise: a misspelt name never scales."""
+    if scaler.kind != "ScaledObject" or scaler.at("spec", "fallback") is not None:
+        return
+    for trigger in scaler.items("spec", "triggers"):
+        if text_at(trigger, "type") != "prometheus":
+            continue
+        query = scalar_at(trigger, "metadata", "query")
+        ignored = node_at(trigger, "metadata", "ignoreNullValues")
+        if query is None or (ignored is not None and scalar_bool(ignored) is False):
+            continue
+        if re.search(r"\bor\s+(?:on\(\)\s+)?vector\(", query.value):
+            continue
+        yield Draft(
+            at=_first_line(query) if ignored is None else ignored.span,
+            case=case,
+            variant="silent",
+            values={**values, "metric": " ".join(query.value.split())},
+            ceiling=None if ignored is not None else Severity.INFO,
+        )
+        return
+
+
+def _hasty(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> Iterator[Draft]:
+    """Scale-up decisions follow each other faster than a pod starts."""
+    if scaler.at("spec", "behavior") is None and scaler.at("spec", "advanced") is None:
+        yield Draft(at=scaler.span, case=case, variant="no-behavior", values=values, ceiling=Severity.INFO)
+
+
+# -- names of metrics --------------------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
+_QUERIES: Final = re.compile(
+    r"""(?m)^\s*-?\s*["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
+    r"""|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
+)
+_SUM: Final = re.compile(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
+_DEFINES: Final = re.compile(
+    r"""(?:\bas\s*:\s*["']?|record\s*:\s*["']?|target_label\s*:|replacement\s*:\s*["']?)vllm_"""
+)
+_MAPS: Final = re.compile(r"""\bas\s*:\s*["']?(?:vllm_|\$\{?1\}?)|vllm_\$\{?1""")
+_SCANNED: Final = (".yaml", ".yml", ".json", ".rules", ".py", ".sh", ".js", ".ts", ".jsonnet", ".libsonnet", ".tf")
+
+
+@check("metric-names", values=("name", "instead", "since", "release", "where", "written"), scope="tree")
+def metric_names(scene: Scene, params: NoParams) -> Iterator[Draft]:
+    """Queries for metrics that the release does not export, or that cannot be added up."""
+    aliased = any(_DEFINES.search(file.text) or _MAPS.search(file.text) for file in scene.files.values())
+    for file in scene.files.values():
+        if "vllm" not in file.text or not file.path.endswith(_SCANNED) or not _QUERIES.search(file.text):
+            continue
+        case = _nearest_case(scene, file)
+        version, assumed = _release(scene, case)
+        yield from _stale(file, case, version, assumed=assumed, aliased=aliased)
+
+
+def _stale(
+    file: SourceFile, case: Case | None, version: str | None, *, assumed: bool, aliased: bool
+) -> Iterator[Draft]:
+    seen: set[str] = set()
+    ceiling = Severity.INFO if assumed else None
+    for match in _NAME.finditer(file.text):
+        metric = find_metric(match["name"])
+        written = match.group()
+        if metric is None or written in seen or _is_comment(file, match.start()):
+            continue
+        span = Span(file, match.start(), match.end())
+        values: dict[str, Any] = {
+            "name": f"vllm:{match['name']}",
+            "instead": f" Take vllm:{metric.instead} instead." if metric.instead else "",
+            "since": metric.hidden or metric.last,
+            "release": f"vLLM {version}" + (" (assumed)" if assumed else ""),
+            "where": "",
+            "written": written,
+        }
+        if match["sign"] == "_":
+            if aliased or not _in_query(file, match.start()):
+                continue
+            seen.add(written)
+            yield Draft(at=span, case=case, variant="underscore", values=values)
+            continue
+        standing = metric.standing(version)
+        if standing in ("hidden", "removed"):
+            seen.add(written)
+            variant = "hidden" if standing == "hidden" else None
+            yield Draft(at=span, case=case, variant=variant, values=values, ceiling=ceiling)
+    for match in _SUM.finditer(file.text):
+        metric = find_metric(match["name"])
+        if metric is None or not metric.share or re.match(r"[^\n]*\)\s*/", file.text[match.end() :]):
+            continue
+        values = {
+            "name": f"vllm:{metric.name}", "instead": "", "since": "", "release": "", "where": "",
+            "written": match.group(),
+        }  # fmt: skip
+        yield Draft(at=Span(file, match.start(), match.end()), case=case, variant="summed", values=values)
+
+
+def _nearest_case(scene: Scene, file: SourceFile) -> Case | None:
+    from kvgate.manifests.objects import nearest
+
+    found = nearest(scene.cases, file.path, lambda case: case.unit.path)
+    declared = [case for case in found if case.plan.version_basis == "declared"]
+    return (declared or found or [None])[0]
+
+
+def _release(scene: Scene, case: Case | None) -> tuple[str | None, bool]:
+    if case is not None:
+        return case.plan.version, case.plan.version_basis == "assumed"
+    config = scene.config
+    if config is not None and config.vllm_version:
+        return config.vllm_version, False
+    from kvgate.engine.releases import newest_release
+
+    return newest_release(), True
+
+
+def _is_comment(file: SourceFile, at: int) -> bool:
+    start = file.text.rfind("\n", 0, at) + 1
+    return file.text[start:at].lstrip().startswith(("#", "//"))
+
+
+def _in_query(file: SourceFile, at: int) -> bool:
+    """Whether a name stands in PromQL, where names are taken as they are, and is no metric name of an autoscaler."""
+    start = file.text.rfind("\n", 0, at) + 1
+    end = file.text.find("\n", at)
+    line = file.text[start : end if end >= 0 else len(file.text)]
+    if re.search(r"""["']?(?:expr|query|promql)["']?\s*:""", line):
+        return True
+    if re.match(r"""\s*-?\s*["']?(?:name|metricName|matchName|as)["']?\s*:""", line):
+        return False
+    before = file.text[max(0, start - 400) : start]
+    key = re.findall(r"""(?m)^\s*-?\s*["']?(\w+)["']?\s*:""", before)
+    return bool(key) and key[-1] in ("expr", "query", "promql")

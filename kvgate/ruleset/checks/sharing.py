@@ -1,0 +1,249 @@
+"""Several servers on the same GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any, Final
+
+from kvgate.findings.finding import Severity
+from kvgate.manifests.tree import entries_at, items_at, node_at, text_at
+from kvgate.records import record
+from kvgate.ruleset.case import Case
+from kvgate.ruleset.checks import check
+from kvgate.ruleset.model import Draft
+from kvgate.ruleset.scene import Scene
+from kvgate.ruleset.words import listed
+from kvgate.source.text import Span
+from kvgate.source.yaml_tree import Node, Scalar
+from kvgate.source.yaml_tree import Sequence as YamlSequence
+
+
+@record
+class Sharing:
+    """Shares of one GPU: what all servers on it may claim together, and one alone.
+
+    ``sliced`` is for a GPU that is time-sliced, ``beside`` for one with a program that is no vLLM server.
+    """
+
+    most: float = 0.95
+    sliced: float = 0.6
+    beside: float = 0.85
+
+
+@check("shared-gpu", params=Sharing, values=("servers", "sum", "shares", "gpus", "other", "share"), scope="tree")
+def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
+    """Servers whose shares of one GPU are more than the GPU."""
+    for group in _groups(scene.cases):
+        yield from _together(group, params)
+        yield from _beside_others(group, params)
+    for case in scene.cases:
+        share = share_of(case)
+        if case.plan.gpu_shared and share is not None and share > params.sliced:
+            yield Draft(
+                at="arg:gpu_memory_utilization",
+                case=case,
+                variant="sliced",
+                values=_values((case,), (share,), set()),
+                ceiling=None if "gpu_memory_utilization" in case.plan.values else Severity.WARNING,
+            )
+
+
+def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
+    clashing: dict[int, Case] = {}
+    gpus: set[str] = set()
+    for left, right in combinations(group, 2):
+        common = _devices(left) & _devices(right)
+        shares = (share_of(left), share_of(right))
+        if not common or None in shares or sum(share or 0 for share in shares) <= params.most:
+            continue
+        if _alternatives(left, right):
+            continue
+        clashing |= {id(left): left, id(right): right}
+        gpus |= common
+    found = [case for case in group if id(case) in clashing]
+    if not found:
+        return
+    values = tuple(share_of(case) or 0 for case in found)
+    first, *others = found
+    yield Draft(
+        at="arg:gpu_memory_utilization",
+        case=first,
+        values=_values(found, values, gpus),
+        related=tuple((_place(case), "on the same GPU") for case in others),
+    )
+
+
+def _place(case: Case) -> Span:
+    from kvgate.ruleset.locate import locate
+
+    return locate(case, "arg:gpu_memory_utilization")
+
+
+def _values(found: Sequence[Case], shares: Sequence[float], gpus: set[str]) -> dict[str, Any]:
+    return {
+        "servers": listed(f'"{case.unit.name or case.unit.id}"' for case in found),
+        "sum": f"{sum(shares):.2f}".rstrip("0").rstrip("."),
+        "shares": " + ".join(f"{share:g}" for share in shares),
+        "gpus": f"GPU {', '.join(sorted(gpus))}" if gpus else "the GPU",
+        "other": "",
+        "share": f"{shares[0]:g}",
+    }
+
+
+def share_of(case: Case) -> float | None:
+    """The share of its GPUs that a server takes; None where it is not a share."""
+    if case.argument("kv_cache_memory_bytes") is not None or case.is_unresolved("gpu_memory_utilization"):
+        return None
+    share = case.effective("gpu_memory_utilization")
+    return float(share) if isinstance(share, int | float) and not isinstance(share, bool) else None
+
+
+# -- which servers see the same GPUs -----------------------------------------------------------------------------------
+
+
+def _groups(cases: Sequence[Case]) -> list[list[Case]]:
+    """Servers that run on one machine: of one Compose file, one pod, one script."""
+    groups: dict[object, list[Case]] = {}
+    for case in cases:
+        if case.backend in ("cpu", "tpu", "hpu", "xpu"):
+            continue
+        unit = case.unit
+        if case.host.is_compose:
+            groups.setdefault(("compose", unit.path), []).append(case)
+        elif case.host.is_object:
+            pod = case.host.pod
+            if pod is not None:
+                groups.setdefault(("pod", id(pod.spec)), []).append(case)
+        else:
+            groups.setdefault(("script", unit.path), []).append(case)
+    return [group for group in groups.values() if group]
+
+
+def _devices(case: Case) -> set[str]:
+    """The GPUs that a server runs on, by their index or id on the machine: the first of those it sees."""
+    count = case.local_gpus
+    host = case.host
+    environment = case.plan.environment
+    hidden = {variable.name for variable in case.unit.environment if variable.value is None}
+    if count is None or hidden & {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}:
+        return set()
+    visible: list[str] | None = None
+    if host.is_compose:
+        visible = _compose_devices(case)
+        if visible == []:
+            return set()
+    elif host.is_object:
+        # the device plugin gives every container GPUs of its own, unless the container helps itself to all
+        if case.unit.gpu_requests or environment.get("NVIDIA_VISIBLE_DEVICES") in (None, "", "none", "void"):
+            return set()
+    elif host.is_docker_run:
+        option = host.docker_option("--gpus")
+        if option is None:
+            return set()
+        visible = _docker_gpus(option[0])
+    elif not _in_background(case):
+        return set()
+    for name in ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        text = environment.get(name)
+        if text is None or text.strip() in ("", "all"):
+            continue
+        wanted = [part.strip() for part in text.split(",") if part.strip()]
+        if visible is None:
+            visible = wanted
+        elif all(part.isdecimal() and int(part) < len(visible) for part in wanted):
+            visible = [visible[int(part)] for part in wanted]  # indices among those that the container sees
+        else:
+            visible = wanted
+    if visible is None:
+        return {str(index) for index in range(count)}
+    return set(visible[:count])
+
+
+def _compose_devices(case: Case) -> list[str] | None:
+    """Ids of the devices that a Compose service reserves; None for all of them, empty where there are none."""
+    return _reserved(case.unit.node) if case.unit.gpu_requests else []
+
+
+def _reserved(node: Node | None) -> list[str] | None:
+    devices = items_at(node, "deploy", "resources", "reservations", "devices") or items_at(node, "gpus")
+    for device in devices:
+        ids = node_at(device, "device_ids")
+        if isinstance(ids, YamlSequence):
+            return [part for item in ids.items if isinstance(item, Scalar) for part in item.value.split(",") if part]
+        count = text_at(device, "count")
+        if count is not None and count.isdecimal():
+            return [str(index) for index in range(int(count))]
+        return None
+    return None
+
+
+def _docker_gpus(text: str) -> list[str] | None:
+    if "device=" in text:
+        return [part for part in text.partition("device=")[2].strip("\"'").split(",") if part]
+    return [str(index) for index in range(int(text))] if text.isdecimal() else None
+
+
+_BACKGROUND: Final = re.compile(r"[^\n&|;]*(?:\\\n[^\n&|;]*)*&(?!&)")
+
+
+def _in_background(case: Case) -> bool:
+    """Whether a script goes on while the server runs."""
+    span = case.unit.span
+    text = span.file.text
+    end = case.unit.words[-1].span.end if case.unit.words else span.end
+    if any(word.span.file is not span.file for word in case.unit.words[-1:]):
+        end = span.end
+    return _BACKGROUND.match(text, max(end, span.start)) is not None
+
+
+def _alternatives(left: Case, right: Case) -> bool:
+    """Whether only one of two servers runs: branches of a script, profiles of Compose."""
+    if left.host.is_compose:
+        one, other = (_profiles(case) for case in (left, right))
+        return bool(one or other) and not (one & other)
+    notes = [{note.text for note in case.unit.notes if "only if" in note.reason} for case in (left, right)]
+    return bool(notes[0] or notes[1]) and notes[0] != notes[1]
+
+
+def _profiles(case: Case) -> set[str]:
+    return {item.value for item in items_at(case.unit.node, "profiles") if isinstance(item, Scalar)}
+
+
+# -- programs that are no vLLM servers ---------------------------------------------------------------------------------
+
+_HARMLESS: Final = re.compile(
+    r"exporter|dcgm|monitor|metrics|prometheus|grafana|nvtop|smi|proxy|nginx|init|download", re.I
+)
+
+
+def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
+    first = group[0]
+    if not first.host.is_compose:
+        return
+    names = {case.unit.name for case in group}
+    for entry in entries_at(first.unit.document, "services"):
+        node, name = entry.value, entry.key.value
+        devices = node_at(node, "deploy", "resources", "reservations", "devices") or node_at(node, "gpus")
+        if name in names or devices is None or _HARMLESS.search(f"{name} {text_at(node, 'image') or ''}"):
+            continue
+        if items_at(node, "profiles"):
+            continue
+        theirs = _reserved(node)
+        visible = text_at(node, "environment", "CUDA_VISIBLE_DEVICES")
+        if theirs is None and visible is not None:
+            theirs = visible.split(",")
+        for case in group:
+            share, ours = share_of(case), _devices(case)
+            if share is None or not ours or share <= params.beside or _profiles(case):
+                continue
+            if theirs is not None and not ours & set(theirs):
+                continue
+            yield Draft(
+                at="arg:gpu_memory_utilization",
+                case=case,
+                variant="beside",
+                values={**_values((case,), (share,), ours), "other": name},
+                related=((entry.key.span, "it has the same GPU"),),
+            )
