@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ServingPlan
+    from kvgate.prompts.analysis import UnreadPrompt
+    from kvgate.prompts.defect import Defect
     from kvgate.smoke.command import Command
     from kvgate.smoke.load import Progress
     from kvgate.smoke.run import SmokeOptions
     from kvgate.smoke.subject import Subject
     from kvgate.smoke.verdict import Verdict
+    from kvgate.source.text import SourceFile
 
 
 class InputError(KvgateError):
@@ -327,12 +330,23 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     crashes: list[InternalError] = []
     predicted = [(plan, _predicted(plan, crashes)) for plan in plans]
     tree = Tree(collection.files, config.root)
-    judgement = judge(rules, selection, predicted, reading.unread, collection.files, tree=tree, config=config)
+    linked = _linked_prompts(plans, config)
+    judgement = judge(
+        rules,
+        selection,
+        predicted,
+        reading.unread,
+        _distinct_files([*collection.files, *linked.files]),
+        tree=tree,
+        config=config,
+        prompts=linked.defects,
+    )
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
     unchecked += [
         Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
     ]
     unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
+    unchecked += [Unchecked(place.reason, place.span.path, place.span.line) for place in linked.unread]
     whole = any(config.root.is_relative_to(path.resolve()) for path in paths)
     unchecked += _unmatched_entries(config, collection, plans, whole=whole)
     findings, accepted = judgement.findings, 0
@@ -348,6 +362,100 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         rules=judgement.rules,
     )
     return _without_secrets(report, plans, collection)
+
+
+@record
+class _LinkedPrompts:
+    """Prompts that units and kvgate.yaml name: what is wrong with them, and the files that were read for it."""
+
+    defects: tuple[Defect, ...] = ()
+    unread: tuple[UnreadPrompt, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+
+
+def _linked_prompts(plans: Sequence[ServingPlan], config: Config) -> _LinkedPrompts:
+    """Chat templates of the units' command lines, and the prompt code or logs that kvgate.yaml links to them."""
+    templates = {
+        value
+        for plan in plans
+        if isinstance(value := plan.values.get("chat_template"), str) and value not in ("", "auto")
+    }
+    references = {
+        plan.workload_config.prompt
+        for plan in plans
+        if plan.workload_config is not None and plan.workload_config.prompt is not None
+    }
+    if not templates and not references:
+        return _LinkedPrompts()
+    from kvgate.prompt_files import linked_prompts
+
+    found = linked_prompts(config.root, config.exclude, templates, references, plans)
+    return _LinkedPrompts(found.defects, found.unread, found.files)
+
+
+def _distinct_files(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """Each file once, by its path."""
+    return tuple({file.path: file for file in reversed(files)}.values())
+
+
+def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
+    """The pipeline of ``kvgate prompts``: prompt code, templates and request logs; no server is predicted.
+
+    Raises:
+        KvgateError: see :func:`check`.
+    """
+    from kvgate import __version__
+    from kvgate.findings.finding import Unchecked
+    from kvgate.findings.report import Report
+    from kvgate.prompt_files import read_prompt_paths
+    from kvgate.ruleset.load import load_rules
+    from kvgate.ruleset.run import Selection, judge
+
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+    config = _configuration_of_run(paths, options)
+    reading = read_prompt_paths(paths, config.root, config.exclude)
+    selection = Selection(
+        select=options.select,
+        ignore=options.ignore,
+        preview=options.preview,
+        profile=options.profile or config.profile,
+        config=_rules_over_one_state(config),
+    )
+    judgement = judge(
+        load_rules(config.root, thorough=False),
+        selection,
+        (),
+        files=reading.files,
+        config=config,
+        prompts=reading.defects,
+        only=("prompt", "suppression"),
+    )
+    findings, accepted = judgement.findings, 0
+    if not options.ignore_baseline:
+        findings, accepted = _without_accepted(findings, config, options)
+    unchecked = [Unchecked(reason, path) for path, reason in reading.left_out]
+    unchecked += [Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread]
+    return Report(
+        units=(),
+        findings=findings,
+        unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
+        errors=(*reading.crashes, *judgement.errors),
+        suppressed=judgement.suppressed + accepted,
+        version=__version__,
+        rules=judgement.rules,
+    )
+
+
+def prompts_sentence(report: Report) -> str:
+    """The closing sentence of ``kvgate prompts`` for stderr."""
+    from kvgate.report.text import summary_sentence as sentence
+
+    said = sentence(report)
+    if said.startswith("nothing to check"):
+        return "no findings in prompts"
+    return said.replace("0 servers checked: ", "prompts checked: ", 1)
 
 
 def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:

@@ -120,6 +120,33 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     sys.exit(_exit_code(report, options))
 
 
+@cli.command(context_settings=COMMAND_OPTIONS)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@_rule_options
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
+@click.option("--online/--offline", default=None, hidden=True)
+@_output_options
+def prompts(paths: tuple[Path, ...], **options: Any) -> NoReturn:
+    """Find what keeps prompts from sharing their prefix, in code, templates and request logs (default: here).
+
+    Python code is followed without running it, Jinja templates are parsed without rendering them, and JSON lines of
+    requests are compared by vLLM's block rule.
+    """
+    from kvgate import app
+
+    named = paths or (Path(),)
+    chosen = _check_options({"gpu": None, "vllm_version": None, **options})
+    report = app.prompt_paths(named, chosen)
+    if options["write_baseline"]:
+        _words(app.write_baseline(report, named, chosen), options)
+    _write(report, options, app.prompts_sentence)
+    if report.errors:
+        sys.exit(ExitCode.INTERNAL)
+    unread = options["strict"] and bool(report.unchecked)
+    failed = unread or app.fails(report, options["fail_on"], strict=False)
+    sys.exit(ExitCode.FINDINGS if failed else ExitCode.CLEAN)
+
+
 def _check_options(options: dict[str, Any]) -> CheckOptions:
     from kvgate.app import CheckOptions
 
@@ -142,7 +169,7 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
-def _write(report: Report, options: dict[str, Any]) -> None:
+def _write(report: Report, options: dict[str, Any], sentence: Callable[[Report], str] | None = None) -> None:
     from kvgate import app
 
     def render(name: str, color: bool) -> str:
@@ -151,7 +178,7 @@ def _write(report: Report, options: dict[str, Any]) -> None:
         )
 
     _write_formats(render, options)
-    _words(app.summary_sentence(report), options)
+    _words((sentence or app.summary_sentence)(report), options)
 
 
 def _write_formats(render: Callable[[str, bool], str], options: dict[str, Any]) -> None:

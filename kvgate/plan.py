@@ -54,6 +54,7 @@ class ServingPlan:
         min_sustained: the number of requests that kvgate.yaml demands, None when it demands none.
         gpu_candidates: the GPUs that remain possible where the files leave several.
         gpu_shared: the GPU is time-sliced: other pods use the same memory.
+        prompt_link: what the prompts share that kvgate.yaml links to the unit, None without a link.
     """
 
     unit: ServeUnit
@@ -80,6 +81,7 @@ class ServingPlan:
     problems: tuple[tuple[str, Span], ...] = ()
     gpu_candidates: tuple[Gpu, ...] = ()
     gpu_shared: bool = False
+    prompt_link: PromptLink | None = None
 
     measurements: tuple[Measurement, ...] = ()
     tolerance: float = 0.05
@@ -199,7 +201,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         Origin("manifest", unit.replicas_span) if unit.replicas is not None else Origin("default of 1")
     )
     problems = _unknown_annotations(unit)
-    workload = _workload(unit, entry, overrides, origins, problems)
+    link = _prompt_link(entry, context, problems)
+    workload = _workload(unit, entry, overrides, origins, problems, link)
     data_parallel = values.get("data_parallel_size")
     return ServingPlan(
         unit=unit,
@@ -226,6 +229,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         problems=tuple(problems),
         gpu_candidates=gpu_choice.candidates,
         gpu_shared=gpu_choice.shared,
+        prompt_link=link,
         measurements=read_measurements(context.root),
         tolerance=config.smoke.tolerance,
     )
@@ -444,6 +448,7 @@ def _workload(
     overrides: PlanOverrides,
     origins: dict[str, Origin],
     problems: list[tuple[str, Span]],
+    link: PromptLink | None = None,
 ) -> Workload | None:
     if overrides.workload is not None:
         origins["workload"] = Origin("command line")
@@ -458,6 +463,8 @@ def _workload(
             "output_tokens": declared.output_tokens.tokens if declared.output_tokens else None,
             "shared_prefix_tokens": declared.shared_prefix_tokens,
         }
+        if link is not None:
+            fields = _with_link(fields, link)
     for suffix, name in _COUNTS.items():
         annotation = unit.annotations.get(_ANNOTATION + suffix)
         if annotation is None:
@@ -472,3 +479,72 @@ def _workload(
         origins["workload"] = Origin("annotation", annotation.span)
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     return Workload(**given) if given else None
+
+
+# -- prompts that kvgate.yaml links to a unit --------------------------------------------------------------------------
+
+
+@record
+class PromptLink:
+    """What the prompts share that ``workload.prompt`` names.
+
+    Attributes:
+        reference: as kvgate.yaml has it: ``app/rag.py:build_messages``, or a request log.
+        tokens: leading tokens that all prompts share; an estimate, whose basis ``basis`` states.
+        possible_tokens: what they would share with all static text first.
+        prompt_tokens, output_tokens: 95th percentile over a request log, None for code.
+    """
+
+    reference: str
+    tokens: int
+    possible_tokens: int
+    basis: str
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+def _prompt_link(
+    entry: UnitConfig | None, context: ModelContext, problems: list[tuple[str, Span]]
+) -> PromptLink | None:
+    declared = entry.workload if entry else None
+    if declared is None or declared.prompt is None:
+        return None
+    found = _read_link(declared.prompt, context.root)
+    if isinstance(found, str):
+        problems.append((f"workload.prompt: {found}", declared.span))
+        return None
+    return found
+
+
+def _read_link(reference: str, root: Path) -> PromptLink | str:
+    """What a reference shares, or why that cannot be said."""
+    from kvgate.manifests.collect import collect
+    from kvgate.prompts.link import is_log, shared_by_code, shared_by_log, split_reference
+    from kvgate.prompts.requests import LogProblem
+
+    path, function = split_reference(reference)
+    file = root / path
+    if not file.is_file() or not file.resolve().is_relative_to(root.resolve()):
+        return f"{path}: no such file in the tree"
+    if is_log(path):
+        files = collect([file], root).files
+        log = shared_by_log(files[0]) if files else f"{path}: it cannot be read"
+        if isinstance(log, LogProblem | str):
+            return log if isinstance(log, str) else f"{path}: {log.message}"
+        return PromptLink(
+            reference, log.tokens, log.possible_tokens, log.basis, log.prompt_tokens_p95, log.output_tokens_p95
+        )
+    code = shared_by_code(collect([root, file], root, suffixes=frozenset({".py"})).files, path, function)
+    if code is None:
+        return f"{reference}: no prompt is built there that can be followed"
+    return PromptLink(reference, code.tokens, code.possible_tokens, code.basis)
+
+
+def _with_link(fields: dict[str, int | None], link: PromptLink) -> dict[str, int | None]:
+    """A declared load with what it leaves to the prompts; what is declared wins."""
+    prompt = fields["prompt_tokens"] if fields["prompt_tokens"] is not None else link.prompt_tokens
+    output = fields["output_tokens"] if fields["output_tokens"] is not None else link.output_tokens
+    shared = fields["shared_prefix_tokens"]
+    if shared is None:
+        shared = link.tokens if prompt is None else min(link.tokens, prompt)
+    return {**fields, "prompt_tokens": prompt, "output_tokens": output, "shared_prefix_tokens": shared}

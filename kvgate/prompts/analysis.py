@@ -5,17 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
+from kvgate.prompts.link import DEFAULT_BLOCK_SIZE
+from kvgate.prompts.order import judge
+from kvgate.prompts.part import Prompt
 from kvgate.prompts.python.evaluator import Evaluator
 from kvgate.prompts.python.placeholders import located
 from kvgate.prompts.python.project import ModuleSource, Project
-from kvgate.prompts.python.sinks import Sinks
+from kvgate.prompts.python.sinks import Sinks, placeholder_prompt
+from kvgate.prompts.requests import LogProblem, log_defects, looks_like_log, read_log, summarise
+from kvgate.prompts.templates import SUFFIXES, FoundTemplate, is_prompt_template, templates_in, whole
 from kvgate.prompts.vocabulary import is_prompt_name, words_of
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 
 # A Python file without any of these sends no prompt and builds none.
@@ -28,7 +33,7 @@ _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnreadPrompt:
     """A file, or a template in it, that could not be followed, and why."""
 
@@ -36,23 +41,96 @@ class UnreadPrompt:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PromptReading:
     """What a run found.
 
     Attributes:
         prompts: how many prompts were looked at.
         rendered: paths of template files that code renders, and which were judged with what it gives them.
+        built: the prompts themselves.
     """
 
     defects: tuple[Defect, ...]
     unread: tuple[UnreadPrompt, ...]
     prompts: int
     rendered: frozenset[str] = frozenset()
+    built: tuple[Prompt, ...] = ()
+
+
+def read_prompts(files: Sequence[SourceFile], *, named: Iterable[str] = ()) -> PromptReading:
+    """Look at every file of a run by its kind: Python, Jinja, YAML and JSON with templates in them, request logs.
+
+    Args:
+        named: paths of files that were named rather than found.
+    """
+    asked = set(named)
+    python = [file for file in files if file.path.endswith((".py", ".pyi"))]
+    jinja = [file for file in files if _suffix(file.path) in SUFFIXES]
+    reading = read_python(python, named=asked, templates=jinja)
+    defects, unread, count = list(reading.defects), list(reading.unread), reading.prompts
+    for file in files:
+        suffix = _suffix(file.path)
+        if suffix in SUFFIXES:
+            if file.path in reading.rendered or not (file.path in asked or is_prompt_template(file)):
+                continue
+            found: list[FoundTemplate] = [FoundTemplate(whole(file), "jinja", file.path)]
+        elif suffix in (".yaml", ".yml", ".json"):
+            if suffix == ".json" and looks_like_requests(file.text):
+                count += _read_log(file, defects, unread)
+                continue
+            found = list(templates_in(file))
+        elif suffix in (".jsonl", ".ndjson") or (suffix in (".txt", ".log") and file.path in asked):
+            if file.path in asked or looks_like_log(file.text):
+                count += _read_log(file, defects, unread)
+            continue
+        else:
+            continue
+        for template in found:
+            count += 1
+            _read_template(template, defects, unread, strict=suffix in SUFFIXES)
+    return PromptReading(tuple(defects), tuple(unread), count, reading.rendered, reading.built)
+
+
+def looks_like_requests(text: str) -> bool:
+    """Whether a JSON file is a list of requests."""
+    head = text[:4000].lstrip()
+    return head.startswith("[") and ('"messages"' in head or '"conversations"' in head)
+
+
+def _suffix(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return "." + name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _read_template(template: FoundTemplate, defects: list[Defect], unread: list[UnreadPrompt], *, strict: bool) -> None:
+    if template.style == "format":
+        prompt = placeholder_prompt(template.text, template.name)
+        defects += judge(prompt)
+        return
+    read = read_template(template.text, name=template.name)
+    if isinstance(read, TemplateProblem):
+        if strict:
+            unread.append(UnreadPrompt(read.message, read.span))
+        return
+    defects += [*read.defects, *judge(read.prompt)]
+
+
+def _read_log(file: SourceFile, defects: list[Defect], unread: list[UnreadPrompt]) -> int:
+    requests = read_log(file)
+    if isinstance(requests, LogProblem):
+        unread.append(UnreadPrompt(requests.message, requests.span))
+        return 0
+    defects += log_defects(summarise(file, requests, DEFAULT_BLOCK_SIZE), requests)
+    return len(requests)
 
 
 def read_python(
-    files: Sequence[SourceFile], *, named: Iterable[str] = (), templates: Sequence[SourceFile] = ()
+    files: Sequence[SourceFile],
+    *,
+    named: Iterable[str] = (),
+    templates: Sequence[SourceFile] = (),
+    only: tuple[str, str | None] | None = None,
 ) -> PromptReading:
     """Follow the Python files of a run.
 
@@ -60,13 +138,14 @@ def read_python(
         files: every file that an import may mean.
         templates: Jinja files that code may render.
         named: paths of files that were named, and are looked at although they look like tests.
+        only: path of the one file to look at, and the function in it (``Class.method``), None for all of them.
     """
     project = Project(files)
     asked = set(named)
     chosen = [
         module
         for path, module in project.modules.items()
-        if _MATTERS.search(module.file.text) and (path in asked or not is_test(path))
+        if (path == only[0] if only else _MATTERS.search(module.file.text) and (path in asked or not is_test(path)))
     ]
     sinks = Sinks()
     evaluator = Evaluator(project, sinks, {file.path.rpartition("/")[2]: file for file in templates})
@@ -93,11 +172,11 @@ def read_python(
             if (
                 id(node) not in evaluator.followed
                 and (node.name in called) is late
-                and evaluator.relevant(node, module)
+                and (evaluator.relevant(node, module) if only is None else _is_meant(node, cls, only[1]))
             ):
                 evaluator.followed.add(id(node))
                 evaluator.root(module, node, cls)
-    for module in chosen:
+    for module in chosen if only is None else ():
         for text in _jinja_constants(module):
             if (text.span.path, text.span.start) not in evaluator.rendered:
                 template = read_template(text)
@@ -106,8 +185,17 @@ def read_python(
                     sinks.defects += template.defects
     defects = tuple(sinks.finish())
     return PromptReading(
-        defects, tuple(unread), len(sinks.prompts) + len(sinks.weak), frozenset(path for path, _ in evaluator.rendered)
+        defects,
+        tuple(unread),
+        len(sinks.prompts) + len(sinks.weak),
+        frozenset(path for path, _ in evaluator.rendered),
+        tuple(sinks.prompts) or tuple(sinks.weak),
     )
+
+
+def _is_meant(node: ast.FunctionDef | ast.AsyncFunctionDef, cls: ast.ClassDef | None, name: str | None) -> bool:
+    """Whether a function is the one that is named."""
+    return name is None or name == (f"{cls.name}.{node.name}" if cls is not None and "." in name else node.name)
 
 
 _JINJA: Final = re.compile(r"\{%-?\s*\w|\{\{-?\s*[A-Za-z_]")

@@ -10,10 +10,11 @@ tokens. At least one token is always computed, so that a prompt which is wholly 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hit:
     """What the cache serves of one prompt. ``query_tokens``: its length; both in the unit of the given tokens."""
 
@@ -21,7 +22,7 @@ class Hit:
     hit_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HitTotal:
     """The sums over a row of requests, as vLLM's two counters have them."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from kvgate.records import record
 from kvgate.source.text import Span
 
 DefectKind = Literal[
@@ -19,7 +20,7 @@ DefectKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Defect:
     """One thing that keeps requests from sharing their prefix.
 
@@ -30,6 +31,7 @@ class Defect:
         mild: it costs little, or only now and then: no more than an info.
         related: further places, each with what it has to do with it.
         since: the vLLM release from which it matters, None for all.
+        through: places of the code that it goes through.
     """
 
     kind: DefectKind
@@ -39,3 +41,4 @@ class Defect:
     mild: bool = False
     related: tuple[tuple[Span, str], ...] = ()
     since: str | None = None
+    through: tuple[Span, ...] = ()

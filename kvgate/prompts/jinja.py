@@ -16,6 +16,7 @@ from kvgate.prompts.defect import Defect
 from kvgate.prompts.jinja_tree import TemplateProblem, TemplateTree, parse_template
 from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.vocabulary import is_constant_name, meaning_of, meaning_of_call
+from kvgate.records import record
 from kvgate.source.text import Span, Text
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _CLOCK_CALLS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Template:
     """A template as a prompt, and what is wrong with it beyond the order of its parts.
 
@@ -82,7 +83,7 @@ def renders_roles(text: str) -> bool:
     return _ROLES.search(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Role:
     """A container of one role's text; a marker in the row of items."""
 

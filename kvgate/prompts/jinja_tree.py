@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from kvgate.records import record
 from kvgate.source.text import Span, Text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OWN_TAGS: Final = frozenset(
 _OPEN: Final = {"(": ")", "[": "]", "{": "}"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TemplateProblem:
     """Why a template could not be read, and where."""
 
@@ -35,7 +35,7 @@ class TemplateProblem:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Token:
     start: int
     end: int

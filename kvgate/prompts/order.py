@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kvgate.prompts.defect import Defect
@@ -19,6 +19,7 @@ from kvgate.prompts.part import (
     Prompt,
     token_estimate,
 )
+from kvgate.records import record
 from kvgate.source.text import Span
 
 #: Tokens of static text behind a part from which on it costs blocks: more than vLLM's default block.
@@ -31,7 +32,7 @@ SMALL_TOKENS: Final = 64
 UNKNOWN_BYTES: Final = 64 * BYTES_PER_TOKEN
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Behind:
     """What stands behind a part: static bytes, how many of them are only assumed, the first text, history, tools."""
 
@@ -58,7 +59,7 @@ def _telling(part: Part) -> int:
     return len(part.text.strip()) if part.text is not None else 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """A part with what stands before and behind it."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import Final
 
+from kvgate.records import record
 from kvgate.source.text import Span
 
 #: Bytes that stand for one token where no tokenizer is at hand: English prose under the usual 32k to 200k vocabularies
@@ -54,7 +55,7 @@ VOLATILE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A stretch of a prompt.
 
@@ -90,7 +91,7 @@ class Part:
         return replace(self, span=span, origin=self.origin or self.span)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """One of several texts, as a branch decides."""
 
@@ -115,7 +116,7 @@ def parts_of(items: tuple[Item, ...]) -> Iterator[Part]:
                 yield from parts_of(option)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """One message of a prompt, or a whole prompt that is no chat (role ``prompt``)."""
 
@@ -124,7 +125,7 @@ class Message:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prompt:
     """What one request sends, in the order in which it is rendered.
 

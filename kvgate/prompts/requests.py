@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kvgate.prompts.blocks import HitTotal, common_prefix, predict_hits, total
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.order import LEAST_TOKENS
 from kvgate.prompts.tokens import Counting, by_bytes
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 
 MAX_REQUESTS: Final = 20_000
@@ -27,7 +27,7 @@ _ANCHOR: Final = 40
 _LOOK_BACK: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoggedRequest:
     """One request.
 
@@ -43,7 +43,7 @@ class LoggedRequest:
     salt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parting:
     """Where prompts part before text that they have in common.
 
@@ -65,7 +65,7 @@ class Parting:
     moved: HitTotal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogSummary:
     """What a log says of its load. All tokens by ``basis``."""
 
@@ -81,7 +81,7 @@ class LogSummary:
     repeated: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogProblem:
     """Why a file is no log of requests."""
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass
 from typing import Final
 
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 
 MAX_PYTHON_CHARACTERS: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """Why a file is no Python that can be read, and where."""
 
@@ -105,7 +105,7 @@ def _line_by_line(span: Span, value: str) -> Text:
     return Text.join(parts) if parts else Text.at(value, span)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FString:
     """``expressions``: what stands between the braces, without conversion and format; ``literals``: the stretches
     between them, one more than expressions, each from the end of what comes before it."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvgate.prompts.part import BYTES_PER_TOKEN
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counting:
     """How texts are counted.
 

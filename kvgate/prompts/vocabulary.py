@@ -8,15 +8,15 @@ holds in a row decides.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from kvgate.prompts.clock import RESOLUTION_WORDS
 from kvgate.prompts.part import Change, Kind
+from kvgate.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Meaning:
     """What a name stands for, how often its text changes, and how people call it."""
 

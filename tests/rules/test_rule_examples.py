@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kvgate.app import CheckOptions, check_paths
+from kvgate.app import CheckOptions, check_paths, prompt_paths
 from kvgate.findings.finding import Finding, Severity
 from kvgate.ruleset.load import load_rules
 from kvgate.ruleset.model import Example
 
 RULES = load_rules().rules.values()
+SCOPES = {rule.id: rule.scope for rule in RULES}
 
 
 def found(example: Example, folder: Path, rule: str) -> list[Finding]:
@@ -22,7 +23,8 @@ def found(example: Example, folder: Path, rule: str) -> list[Finding]:
     config = folder / "kvgate.yaml"
     if not config.exists():
         config.write_text("version: 1\n", encoding="utf-8")
-    report = check_paths([folder], CheckOptions(config=config, preview=True, profile="all"))
+    pipeline = prompt_paths if SCOPES[rule] == "prompt" else check_paths
+    report = pipeline([folder], CheckOptions(config=config, preview=True, profile="all"))
     assert not report.errors, report.errors[0].traceback
     return [finding for finding in report.findings if finding.rule == rule]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvgate.prompts.part import Change, Item, Kind, Message, Part, static
 from kvgate.prompts.python.values import Fields, Method, Rows, Template, Value, Written, entering, items_of, written
 from kvgate.prompts.vocabulary import is_history_name, words_of
+from kvgate.records import record
 from kvgate.source.text import Span
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _MEDIA_TYPES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgumentPlaces:
     """Places of a call's arguments by keyword or index; of the call itself by the empty text."""
 
@@ -79,7 +79,7 @@ class ArgumentPlaces:
         return found if found is not None else self.places.span(self.node)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """One call with the values of its arguments."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvgate.prompts.syntax import Places, Problem, parse_python
+from kvgate.records import record
 from kvgate.source.text import SourceFile
 
 
@@ -62,13 +63,14 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 #: What a function holds that sends a prompt, or builds one.
 _WORDS: Final = re.compile(
-    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|[Tt]emplate",
+    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|template",
+    re.IGNORECASE,
 )
 _ROUNDS: Final = 3
 _CALLED: Final = re.compile(r"\b([A-Za-z_]\w{3,})\(")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionFacts:
     """What a look at a function says.
 

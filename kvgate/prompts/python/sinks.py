@@ -15,7 +15,7 @@ from kvgate.prompts.python import chat
 from kvgate.prompts.python.placeholders import Fill, fill
 from kvgate.prompts.python.values import Fields, Rows, Template, Value, Written, entering, items_of
 from kvgate.prompts.vocabulary import is_prompt_name, meaning_of, words_of
-from kvgate.source.text import Span
+from kvgate.source.text import Span, Text
 
 if TYPE_CHECKING:
     from kvgate.prompts.python.project import ModuleSource
@@ -318,6 +318,28 @@ def _template_prompt(template: Template, path: tuple[str, ...]) -> Prompt:
         filled = fill(items, template.style, _by_name(path)) if template.style != "jinja-file" else items
         messages.append(Message(role, filled, span))
     return Prompt(tuple(messages), template.span, None, path)
+
+
+def placeholder_prompt(text: Text, name: str) -> Prompt:
+    """A text with ``{placeholders}`` that somebody fills: those that plainly change are told by their names."""
+    span = text.span
+    part = Part(Kind.STATIC, Change.NEVER, span, text.value)
+    items: list[Item] = []
+    at = 0
+    for match in _OPEN_PLACEHOLDER.finditer(text.value):
+        meaning = meaning_of(match[1])
+        if meaning is None or meaning.kind not in _TELLING:
+            continue
+        if match.start() > at:
+            piece = text.slice(at, match.start())
+            items.append(static(piece.value, piece.span))
+        place = text.slice(match.start(), match.end()).span
+        words = f"{meaning.words} (the placeholder {match[0]})"
+        items.append(Part(meaning.kind, meaning.change, place, words=words, named=True))
+        at = match.end()
+    rest = text.slice(at, len(text.value))
+    items += [static(rest.value, rest.span)] if at else [part]
+    return Prompt((Message("system", tuple(items), span),), span, name=name, complete=False)
 
 
 def _by_name(path: tuple[str, ...]) -> Fill:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvgate.prompts.part import Change, Choice, Item, Kind, Part, parts_of
 from kvgate.prompts.vocabulary import is_constant_name, meaning_of
+from kvgate.records import record
 from kvgate.source.text import Span
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kvgate.prompts.python.project import ModuleSource
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """Anything as what it writes into a text: strings, numbers, times, objects that nothing more is known of."""
 
@@ -97,7 +98,7 @@ class Instance:
     ready: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Package:
     """A name of another package, dotted: ``datetime.datetime.now``."""
 

@@ -11,7 +11,7 @@ from kvgate.prompts.defect import Defect
 from kvgate.ruleset.checks import check
 from kvgate.ruleset.model import Draft
 
-_VALUES: Final = ("what", "text", "lost", "basis", "also", "how_often", "hit", "without", "requests", "share")
+_VALUES: Final = ("what", "text", "lost", "basis", "also", "how_often", "lever", "hit", "without", "requests", "share")
 
 
 @dataclass(frozen=True, slots=True)

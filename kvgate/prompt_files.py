@@ -1,0 +1,149 @@
+"""Which files hold prompts, for the commands: collects them, reads them, and says what the reading found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from traceback import format_exc
+from typing import TYPE_CHECKING, Final
+
+from kvgate.findings.finding import InternalError
+from kvgate.manifests.collect import collect
+from kvgate.prompts.analysis import PromptReading, UnreadPrompt, read_prompts
+from kvgate.prompts.defect import Defect
+from kvgate.prompts.link import is_log, split_reference
+from kvgate.records import record
+from kvgate.source.text import SourceFile
+
+if TYPE_CHECKING:
+    from kvgate.plan import ServingPlan
+
+#: Endings of files that may hold prompts.
+SUFFIXES: Final = frozenset({".py", ".jinja", ".jinja2", ".j2", ".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
+
+
+@record
+class PromptFiles:
+    """What was read.
+
+    Attributes:
+        files: files whose suppressions count.
+        left_out: path and reason of files that were not read.
+        crashes: of the reading itself; what was found elsewhere stays.
+    """
+
+    defects: tuple[Defect, ...] = ()
+    unread: tuple[UnreadPrompt, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    crashes: tuple[InternalError, ...] = ()
+
+
+def read_prompt_paths(paths: Sequence[Path], root: Path, exclude: Iterable[str]) -> PromptFiles:
+    """The prompts in files and directories."""
+    collection = collect(paths, root, exclude=exclude, suffixes=SUFFIXES)
+    crashes: list[InternalError] = []
+    reading = _guarded(collection.files, collection.named, crashes)
+    return PromptFiles(
+        defects=reading.defects,
+        unread=reading.unread,
+        files=tuple(_with_comments(collection.files, reading)),
+        left_out=tuple((left.path, left.reason) for left in collection.left_out),
+        crashes=tuple(crashes),
+    )
+
+
+def _guarded(files: Sequence[SourceFile], named: Iterable[str], crashes: list[InternalError]) -> PromptReading:
+    """A crash costs the report nothing but what would have been found."""
+    try:
+        return read_prompts(files, named=named)
+    except Exception:
+        crashes.append(InternalError("prompts", None, None, format_exc()))
+        return PromptReading((), (), 0)
+
+
+def _with_comments(files: Sequence[SourceFile], reading: PromptReading) -> Iterator[SourceFile]:
+    """Files in which a suppression can be meant for a finding of a prompt; manifests only where they have one."""
+    found = {defect.span.path for defect in reading.defects}
+    for file in files:
+        if file.path in found or not file.path.endswith((".yaml", ".yml", ".json")):
+            yield file
+
+
+# -- what units name -------------------------------------------------------------------------------------------------
+
+
+def linked_prompts(
+    root: Path,
+    exclude: Iterable[str],
+    templates: Iterable[str],
+    references: Iterable[str],
+    plans: Sequence[ServingPlan],
+) -> PromptFiles:
+    """Chat templates by the paths that command lines name, and prompt code or logs by kvgate.yaml's references.
+
+    A template is looked for by its name anywhere below the root, since a path inside a container says no more.
+    """
+    names = {Path(template).name for template in templates if "\n" not in template and "{" not in template}
+    wanted = {split_reference(reference)[0] for reference in references}
+    code = any(not is_log(path) for path in wanted)
+    suffixes = frozenset({".jinja", ".jinja2", ".j2", ".yaml", ".yml"}) | (frozenset({".py"}) if code else frozenset())
+    files = list(collect([root], root, exclude=exclude, suffixes=suffixes).files)
+    known = {file.path for file in files}
+    missing = [root / path for path in sorted(wanted - known) if (root / path).is_file()]
+    files += collect(missing, root).files if missing else ()
+    crashes: list[InternalError] = []
+    reading = _guarded(files, wanted, crashes)
+    meant = wanted | _template_files(files, names)
+    defects = tuple(defect for defect in reading.defects if _is_meant(defect, meant, wanted, names))
+    return PromptFiles(
+        defects=_with_levers(defects, plans, files),
+        unread=tuple(place for place in reading.unread if place.span.path in meant),
+        files=tuple(file for file in files if file.path in meant),
+        crashes=tuple(crashes),
+    )
+
+
+def _template_files(files: Sequence[SourceFile], names: set[str]) -> set[str]:
+    found: set[str] = set()
+    for file in files:
+        if file.path.rpartition("/")[2] in names or (
+            file.path.endswith((".yaml", ".yml")) and any(f"{name}:" in file.text for name in names)
+        ):
+            found.add(file.path)
+    return found
+
+
+def _is_meant(defect: Defect, meant: set[str], wanted: set[str], names: set[str]) -> bool:
+    """Whether a defect is of a named file, or of a helper that a named file's prompts go through."""
+    if defect.span.path in meant:
+        return True
+    return any(span.path in wanted for span, _ in defect.related) or any(span.path in wanted for span in defect.through)
+
+
+def _with_levers(
+    defects: Sequence[Defect], plans: Sequence[ServingPlan], files: Sequence[SourceFile]
+) -> tuple[Defect, ...]:
+    """Defects with what mending them gives to the unit that the prompt is linked to."""
+    levers: dict[str, str] = {}
+    for plan in plans:
+        link = plan.prompt_link
+        if link is None or plan.workload is None or link.possible_tokens <= link.tokens:
+            continue
+        now = plan.predict()
+        better = plan.predict(workload=replace(plan.workload, shared_prefix_tokens=link.possible_tokens))
+        if now is None or better is None or now.concurrency is None or better.concurrency is None:
+            continue
+        before, after = now.concurrency.sustained, better.concurrency.sustained
+        if before is not None and after is not None and after > before:
+            path = split_reference(link.reference)[0]
+            levers[path] = (
+                f"; behind the static text, one replica of {plan.unit.id} sustains {after} requests, not {before}"
+            )
+    return tuple(
+        replace(defect, values={**defect.values, "lever": levers[defect.span.path]})
+        if defect.kind == "volatile" and defect.span.path in levers
+        else defect
+        for defect in defects
+    )
