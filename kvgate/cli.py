@@ -123,6 +123,7 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 @cli.command(context_settings=COMMAND_OPTIONS)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
+@click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
 @click.option("--online/--offline", default=None, hidden=True)
 @_output_options
