@@ -11,6 +11,7 @@ from typing import Any
 
 from kvgate.models.parameters.architectures import FAMILIES
 from kvgate.models.parameters.custom import CUSTOM
+from kvgate.models.parameters.custom_towers import CUSTOM_TOWERS
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
 from kvgate.models.parameters.encoders import ENCODERS
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
@@ -119,7 +120,7 @@ def family_of(keys: Keys) -> Family:
     """The description of the first known architecture that the configuration names."""
     names = keys.get("architectures") or []
     for name in names:
-        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM):
+        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS):
             family = table.get(str(name))
             if family is not None:
                 return family

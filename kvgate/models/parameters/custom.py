@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from kvgate.models.parameters import architectures as rows
@@ -658,6 +659,159 @@ AFMOE: Final = Decoder(
     norms=4,
 )
 
+
+def _index_sparse(keys: Keys, layer: int) -> bool:
+    frequency = keys.part("sparse_attention_config").get("sparse_attention_freq")
+    return bool(frequency and frequency[layer])
+
+
+@record
+class BlockSparseAttention:
+    """MiniMax M3's attention: on sparse layers the projection also yields the block indexer's queries and key."""
+
+    name: str = "self_attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        ranks = tally.shard.tensor
+        prefix = f"{name}{self.name}."
+        kv_heads = max(1, keys.kv_heads // ranks)
+        fused = [divide(keys.heads, ranks) * keys.head_dim, kv_heads * keys.head_dim, kv_heads * keys.head_dim]
+        if _index_sparse(keys, layer):
+            index = keys.part("sparse_attention_config")
+            width = int(index["sparse_index_dim"])
+            fused += [max(1, int(index["sparse_num_index_heads"]) // ranks) * width, width]
+            tally.param(f"{prefix}index_norms", 2 * width)
+        tally.linear(f"{prefix}qkv_proj", keys.hidden, *fused, split="none")
+        tally.linear(f"{prefix}o_proj", keys.heads * keys.head_dim, keys.hidden, split="row")
+        if keys.get("use_qk_norm", True):
+            tally.param(f"{prefix}qk_norms", 2 * keys.head_dim)
+
+
+MINIMAX_M3: Final = Decoder(
+    BlockSparseAttention(),
+    by(
+        lambda keys, layer: (
+            "sparse" if not keys.get("moe_layer_freq") or keys["moe_layer_freq"][layer] != 0 else "dense"
+        ),
+        sparse=Experts(
+            "block_sparse_moe",
+            "num_local_experts",
+            "intermediate_size",
+            gate_bytes=FLOAT32,
+            correction="use_routing_bias|=0",
+            shared=lambda keys, layer: int(keys["intermediate_size"]) * int(keys.get("n_shared_experts") or 0),
+        ),
+        dense=GatedMLP(width="dense_intermediate_size"),
+    ),
+    varies=_index_sparse,
+)
+
+
+@record
+class IndexedAttention:
+    """Qwen 4's gated attention with the sparse indexer in the same projection (``vllm/models/qwen4_exp``)."""
+
+    name: str = "self_attn"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        ranks = tally.shard.tensor
+        prefix = f"{name}{self.name}."
+        kv_heads = max(1, keys.kv_heads // ranks)
+        width = int(keys["indexer_head_dim"])
+        fused = (
+            2 * divide(keys.heads, ranks) * keys.head_dim,
+            kv_heads * keys.head_dim,
+            kv_heads * keys.head_dim,
+            (int(keys["indexer_n_heads"]) + int(keys["indexer_kv_heads"])) * width,
+        )
+        tally.linear(f"{prefix}qkv_proj", keys.hidden, *fused, split="none")
+        tally.linear(f"{prefix}o_proj", keys.heads * keys.head_dim, keys.hidden, split="row")
+        tally.param(f"{prefix}norms", 2 * keys.head_dim + 2 * width)
+
+
+#: Bases that decide primality of every number below 3.4e14 (Jaeschke 1993).
+_WITNESSES: Final = (2, 3, 5, 7, 11, 13, 17)
+
+
+def _prime(value: int) -> bool:
+    """Miller-Rabin."""
+    if value < _WITNESSES[-1] + 1:
+        return value in _WITNESSES
+    odd, twos = value - 1, 0
+    while odd % 2 == 0:
+        odd //= 2
+        twos += 1
+    for base in _WITNESSES:
+        power = pow(base, odd, value)
+        if power in (1, value - 1):
+            continue
+        for _ in range(twos - 1):
+            power = power * power % value
+            if power == value - 1:
+                break
+        else:
+            return False
+    return True
+
+
+@cache
+def _primes_from(start: int, number: int) -> tuple[int, ...]:
+    """The first primes that are at least ``start``."""
+    found: list[int] = []
+    while len(found) < number:
+        if _prime(start):
+            found.append(start)
+        start += 1
+    return tuple(found)
+
+
+@record
+class NgramLayer:
+    """Qwen 4's layer embedding by hashed n-grams: a table of prime sizes for each head, split over the ranks."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        listed = sorted(int(index) for index in keys.get("ple_layer_ids") or ())
+        if layer not in listed:
+            return
+        heads = (int(keys["ngram_size"]) - 1) * int(keys["heads_per_ngram"])
+        at = listed.index(layer)
+        sizes = _primes_from(int(keys["ngram_vocab_size_base"]), (at + 1) * heads)[at * heads :]
+        divisor = int(keys["make_ngram_vocab_size_divisible_by"])
+        width = int(keys["ple_embed_dim"])
+        streams = int(keys["hc_count"]) * keys.hidden
+        prefix = f"{name}ple."
+        rows_of_all = -(-sum(sizes) // divisor) * divisor
+        tally.embedding(f"{prefix}ngram_embedding", rows_of_all, width // heads, padding=divisor)
+        tally.linear(f"{prefix}kv_proj", width, streams + keys.hidden, split="none")
+        tally.param(f"{prefix}norms", 3 * streams)
+        tally.param(f"{prefix}conv1d", streams, int(keys["ple_conv_kernel_size"]))
+
+
+def _hyper(keys: Keys, layer: int) -> int:
+    """Elements of the two hyper connections of a layer: a norm, projections down and up."""
+    del layer
+    count, low = int(keys["hc_count"]), int(keys["hc_lowrank"])
+    streams = count * keys.hidden
+    return 2 * streams * (1 + low + count * count + low)
+
+
+def _mixer(keys: Keys, layer: int) -> int:
+    del layer
+    low = int(keys["hc_lowrank"])
+    return int(keys["hc_count"]) * keys.hidden * (1 + 2 * low)
+
+
+QWEN4_EXP: Final = Decoder(
+    by(rows.linear_or_full, linear=rows.GatedDelta(), full=IndexedAttention()),
+    rows.QWEN3_NEXT_MLP,
+    norms=0,
+    extra=Several((Vector("hyper_connections", (_hyper,)), NgramLayer())),
+    final_norm=0,
+    after=Vector("hyper_connection_mixer", (_mixer,)),
+    varies=lambda keys, layer: layer in (keys.get("ple_layer_ids") or ()),
+)
+
 _DECODERS: Final[Mapping[str, Decoder]] = {
     "AfmoeForCausalLM": AFMOE,
     "BailingMoeForCausalLM": BAILING,
@@ -681,6 +835,7 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "MiMoV2FlashForCausalLM": MIMO_V2,
     "MiMoV2ForCausalLM": MIMO_V2,
     "MiniCPMForCausalLM": MINICPM,
+    "MiniMaxM3SparseForCausalLM": MINIMAX_M3,
     "MistralLarge3ForCausalLM": rows.DEEPSEEK,
     "NanbeigeForCausalLM": rows.LLAMA,
     "OrionForCausalLM": ORION,
@@ -690,6 +845,7 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "Param2MoEForCausalLM": PARAM2,
     "PhiMoEForCausalLM": PHIMOE,
     "Plamo3ForCausalLM": PLAMO3,
+    "Qwen4ExpForCausalLM": QWEN4_EXP,
     "Rnj1ForCausalLM": RNJ1,
     "SarvamMLAForCausalLM": SARVAM_MLA,
     "SarvamMoEForCausalLM": BAILING,

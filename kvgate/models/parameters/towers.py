@@ -727,7 +727,7 @@ MUSE_GLIMMER: Final = Several(
 )
 
 
-def _moonvit(*, bias: int, attention: Value, width: Value, inner: Value, layers: Value) -> tuple[Block, ...]:
+def moonvit(*, bias: int, attention: Value, width: Value, inner: Value, layers: Value) -> tuple[Block, ...]:
     return (
         Vector(
             "vision_tower.patch_embed.proj", (width, lambda keys, layer: 3 * _whole(keys["patch_size"]) ** 2 + bias)
@@ -756,7 +756,7 @@ _VT: Final = (
 )
 KIMI_K25: Final = Several(
     (
-        *_moonvit(bias=1, attention=_VT[0], width=_VT[0], inner=_VT[1], layers=_VT[2]),
+        *moonvit(bias=1, attention=_VT[0], width=_VT[0], inner=_VT[1], layers=_VT[2]),
         Norms(1, 1, _VT[0]),
         Linear(
             "mm_projector.linear_1",
@@ -776,7 +776,7 @@ def _vt(keys: Keys) -> int:
 
 KIMI_K3: Final = Several(
     (
-        *_moonvit(
+        *moonvit(
             bias=0,
             attention="qkv_hidden_size|vt_hidden_size",
             width=_VT[0],
