@@ -16,6 +16,7 @@ from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
 from kvgate.models.parameters.encoders import ENCODERS
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
 from kvgate.models.parameters.multimodal import MULTIMODAL
+from kvgate.models.parameters.previous import PREVIOUS
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
 from kvgate.records import record
@@ -120,7 +121,7 @@ def family_of(keys: Keys) -> Family:
     """The description of the first known architecture that the configuration names."""
     names = keys.get("architectures") or []
     for name in names:
-        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS):
+        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS, PREVIOUS):
             family = table.get(str(name))
             if family is not None:
                 return family

@@ -186,7 +186,7 @@ def _root(*path: str) -> Any:
     return find
 
 
-def _text_hidden(keys: Keys, layer: int = 0) -> int:
+def text_hidden(keys: Keys, layer: int = 0) -> int:
     del layer
     text = Keys(keys.root).part("text_config")
     return text.hidden if text.mapping else Keys(keys.root).hidden
@@ -209,11 +209,11 @@ def _llava_projector(column: Literal["column", "none"], row: Literal["row", "non
             Linear(
                 "multi_modal_projector.linear_1",
                 lambda keys, layer: keys.hidden * _feature_layers(keys),
-                _text_hidden,
+                text_hidden,
                 bias=_projector_bias,
                 split=column,
             ),
-            Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=_projector_bias, split=row),
+            Linear("multi_modal_projector.linear_2", text_hidden, text_hidden, bias=_projector_bias, split=row),
         )
     )
 
@@ -232,14 +232,14 @@ MISTRAL3_PROJECTOR: Final = Several(
         Linear(
             "multi_modal_projector.linear_1",
             lambda keys, layer: keys.hidden * _feature_layers(keys),
-            _text_hidden,
+            text_hidden,
             bias=_projector_bias,
             split="column",
         ),
-        Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=_projector_bias, split="row"),
+        Linear("multi_modal_projector.linear_2", text_hidden, text_hidden, bias=_projector_bias, split="row"),
     )
 )
-IMAGE_NEWLINE: Final = Vector("image_newline", (_text_hidden,))
+IMAGE_NEWLINE: Final = Vector("image_newline", (text_hidden,))
 
 # --------------------------------------------------------------------------------------------------------------------
 # Qwen
@@ -337,7 +337,7 @@ def _whisper_like(
 
 
 QWEN2_AUDIO: Final = _whisper_like(
-    "audio_tower", "max_source_positions", Linear("multi_modal_projector.linear", "d_model", _text_hidden, bias=1)
+    "audio_tower", "max_source_positions", Linear("multi_modal_projector.linear", "d_model", text_hidden, bias=1)
 )
 QWEN2_5_OMNI_AUDIO: Final = _whisper_like(
     "audio_tower",
@@ -354,8 +354,8 @@ AUDIO_FLAMINGO: Final = _whisper_like(
     "max_source_positions",
     Several(
         (
-            Linear("multi_modal_projector.linear_1", "d_model|hidden_size", _text_hidden, bias=_projector_bias),
-            Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=_projector_bias),
+            Linear("multi_modal_projector.linear_1", "d_model|hidden_size", text_hidden, bias=_projector_bias),
+            Linear("multi_modal_projector.linear_2", text_hidden, text_hidden, bias=_projector_bias),
         )
     ),
 )
@@ -397,14 +397,14 @@ GLM_ASR_AUDIO: Final = Several(
         Linear(
             "multi_modal_projector.linear_1",
             "intermediate_size",
-            lambda keys, layer: 2 * _text_hidden(keys),
+            lambda keys, layer: 2 * text_hidden(keys),
             bias=1,
             split="column",
         ),
         Linear(
             "multi_modal_projector.linear_2",
-            lambda keys, layer: 2 * _text_hidden(keys),
-            _text_hidden,
+            lambda keys, layer: 2 * text_hidden(keys),
+            text_hidden,
             bias=1,
             split="row",
         ),
@@ -494,7 +494,7 @@ EXAONE4_5: Final = Several(
 GEMMA3: Final = Several(
     (
         SIGLIP,
-        Vector("multi_modal_projector.mm_input_projection_weight", ("hidden_size", _text_hidden)),
+        Vector("multi_modal_projector.mm_input_projection_weight", ("hidden_size", text_hidden)),
         Norms(1),
     )
 )
@@ -504,7 +504,7 @@ PALIGEMMA: Final = Several(
         Linear(
             "multi_modal_projector.linear",
             "hidden_size",
-            lambda keys, layer: keys.get("projection_dim") or _text_hidden(keys),
+            lambda keys, layer: keys.get("projection_dim") or text_hidden(keys),
             bias=1,
             quantized=False,
         ),
@@ -527,7 +527,7 @@ GEMMA4: Final = Several(
             vectors=lambda keys, layer: 2 * keys.head_dim,
             split=False,
         ),
-        Linear("embed_vision.embedding_projection", "hidden_size", _text_hidden, quantized=False),
+        Linear("embed_vision.embedding_projection", "hidden_size", text_hidden, quantized=False),
     )
 )
 IDEFICS3: Final = Several(
@@ -536,7 +536,7 @@ IDEFICS3: Final = Several(
         Linear(
             "connector.modality_projection.proj",
             lambda keys, layer: keys.hidden * int(keys.root.get("scale_factor") or 2) ** 2,
-            _text_hidden,
+            text_hidden,
         ),
     )
 )
@@ -553,7 +553,7 @@ COHERE2_VISION: Final = Several(
         Linear(
             "multi_modal_projector.linear_2",
             lambda keys, layer: keys.root["alignment_intermediate_size"] // 2,
-            _text_hidden,
+            text_hidden,
             bias=1,
             split="row",
         ),
@@ -609,8 +609,8 @@ ARIA: Final = Several(
         Vector("vision_tower.embeddings", (siglip_vectors,)),
         Encoder("vision_tower.encoder.layers", layers=feature_depth),
         Vector("multi_modal_projector", (_aria_projector,)),
-        Linear("multi_modal_projector.feed_forward.linear_in", "hidden_size", _text_hidden, split="column"),
-        Linear("multi_modal_projector.feed_forward.linear_out", _text_hidden, _text_hidden, split="row"),
+        Linear("multi_modal_projector.feed_forward.linear_in", "hidden_size", text_hidden, split="column"),
+        Linear("multi_modal_projector.feed_forward.linear_out", text_hidden, text_hidden, split="row"),
     )
 )
 PADDLE_OCR: Final = Several(
@@ -618,7 +618,7 @@ PADDLE_OCR: Final = Several(
         SIGLIP,
         Norms(1, 1),
         Linear("mlp_AR.linear_1", _merged, _merged, bias=1, quantized=False),
-        Linear("mlp_AR.linear_2", _merged, _text_hidden, bias=1, quantized=False),
+        Linear("mlp_AR.linear_2", _merged, text_hidden, bias=1, quantized=False),
     )
 )
 
@@ -638,7 +638,7 @@ LLAMA4: Final = Several(
         Encoder("vision_model.model.layers"),
         Linear("vision_model.vision_adapter.mlp.fc1", "intermediate_size", "projector_input_dim", split="column"),
         Linear("vision_model.vision_adapter.mlp.fc2", "projector_output_dim", "projector_output_dim", split="row"),
-        Linear("multi_modal_projector.linear_1", "vision_output_dim", _text_hidden, split="column"),
+        Linear("multi_modal_projector.linear_1", "vision_output_dim", text_hidden, split="column"),
     )
 )
 INTERNVL_HF: Final = Several(
@@ -658,11 +658,11 @@ INTERNVL_HF: Final = Several(
         Linear(
             "multi_modal_projector.linear_1",
             lambda keys, layer: keys.hidden * _intern_ratio(keys),
-            _text_hidden,
+            text_hidden,
             bias=1,
             quantized=False,
         ),
-        Linear("multi_modal_projector.linear_2", _text_hidden, _text_hidden, bias=1, quantized=False),
+        Linear("multi_modal_projector.linear_2", text_hidden, text_hidden, bias=1, quantized=False),
     )
 )
 
@@ -699,7 +699,7 @@ MINICPM4_6: Final = Several(
             bias=1,
             quantized=False,
         ),
-        Linear("merger.mlp.0.linear_2", lambda keys, layer: 4 * keys.hidden, _text_hidden, bias=1, quantized=False),
+        Linear("merger.mlp.0.linear_2", lambda keys, layer: 4 * keys.hidden, text_hidden, bias=1, quantized=False),
     )
 )
 MUSE_GLIMMER: Final = Several(
@@ -722,7 +722,7 @@ MUSE_GLIMMER: Final = Several(
         Linear(
             "vision_adapter.c_proj", _root("projector_hidden_size"), _root("projector_hidden_size"), quantized=False
         ),
-        Linear("vision_projection", _root("projector_hidden_size"), _text_hidden, quantized=False),
+        Linear("vision_projection", _root("projector_hidden_size"), text_hidden, quantized=False),
     )
 )
 
@@ -765,7 +765,7 @@ KIMI_K25: Final = Several(
             bias=1,
             quantized=False,
         ),
-        Linear("mm_projector.linear_2", lambda keys, layer: 4 * _vt(keys), _text_hidden, bias=1, quantized=False),
+        Linear("mm_projector.linear_2", lambda keys, layer: 4 * _vt(keys), text_hidden, bias=1, quantized=False),
     )
 )
 
@@ -789,8 +789,8 @@ KIMI_K3: Final = Several(
             lambda keys, layer: 4 * _vt(keys),
             quantized=False,
         ),
-        Linear("mm_projector.linear_2", lambda keys, layer: 4 * _vt(keys), _text_hidden, quantized=False),
-        Norms(1, 0, _text_hidden),
+        Linear("mm_projector.linear_2", lambda keys, layer: 4 * _vt(keys), text_hidden, quantized=False),
+        Norms(1, 0, text_hidden),
     )
 )
 
