@@ -91,6 +91,9 @@ def measure(
         prediction: ``plan.predict()``.
         accepted: unresolved inputs that the other side has as well, so that they do not count.
     """
+    refusals = _refusals(plan)
+    if refusals:
+        return _nothing(f"the server does not start: {'; '.join(refusals)}")
     if prediction is None:
         return Capacity(None, reason=plan.model_reason or "the model is unknown")
     hidden = hidden_inputs(plan)
@@ -98,15 +101,14 @@ def measure(
     if unknown:
         return Capacity(None, reason=f"the files do not determine {', '.join(unknown)}")
     if prediction.starts == "no":
-        return Capacity(0, 0, 0, 0.0, 0, reason=f"the server does not start: {'; '.join(prediction.reasons)}")
+        return _nothing(f"the server does not start: {'; '.join(prediction.reasons)}")
     if yardstick is None:
         return Capacity(None, reason="; ".join(prediction.reasons) or "the length of a request is unknown")
     length = _length(prediction)
     measured, changes = plan, dict[str, Any]()
     if length is not None and length < yardstick.tokens:
         if yardstick.source != "max_model_len":
-            words = f"requests of {yardstick.tokens:,} tokens are refused: max_model_len is {length:,}"
-            return Capacity(0, 0, 0, 0.0, 0, reason=words)
+            return _nothing(f"requests of {yardstick.tokens:,} tokens are refused: max_model_len is {length:,}")
         changes = {"max_model_len": yardstick.tokens}
         measured = replace(plan, environment={**plan.environment, _ALLOW_LONG: "1"})
     found = measured.predict(changes=changes, workload=yardstick.workload)
@@ -115,6 +117,17 @@ def measure(
         reason = plan.gpu_reason if plan.gpu is None and plan.gpu_memory_bytes is None else None
         return Capacity(None, reason=reason or "; ".join(prediction.reasons) or "the size of the pool is unknown")
     return _capacity(plan, load, rests_on=_assumptions(plan, hidden))
+
+
+def _refusals(plan: ServingPlan) -> list[str]:
+    """Why the release refuses the command line for certain, whatever else is not known."""
+    if plan.version_basis != "declared":
+        return []
+    return [problem.message for problem in plan.parsed.problems if problem.refused and problem.certain]
+
+
+def _nothing(reason: str) -> Capacity:
+    return Capacity(0, 0, 0, 0.0, 0, reason=reason)
 
 
 def _capacity(plan: ServingPlan, load: Concurrency, *, rests_on: str | None) -> Capacity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kvgate.plan import ServingPlan
     from kvgate.ruleset.load import RuleSet
 
+_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 # A share computed from whole requests must not fail by the last bit of a float.
 _ROUNDING: Final = 1e-9
 
@@ -449,4 +451,6 @@ def _key(finding: Finding, ids: Mapping[str, str] | None = None, paths: Mapping[
     span = finding.primary
     unit = finding.unit or ""
     path = (paths or {}).get(span.path, span.path)
-    return finding.rule, path, (ids or {}).get(unit, unit), " ".join(span.text.split())
+    # a comment at the end of the line is no part of what is found, least of all one that hides it
+    text = " ".join(_COMMENT.sub("", span.text).split())
+    return finding.rule, path, (ids or {}).get(unit, unit), text

@@ -34,15 +34,23 @@ def server(
     gpus: int = 1,
     replicas: int = 2,
     load: dict[str, int] | None = None,
-    before: str = "",
+    secrets: tuple[str, ...] = (),
 ) -> str:
-    """One Deployment; ``load`` are its kvgate.dev annotations."""
+    """One Deployment.
+
+    ``load`` are its kvgate.dev annotations; ``secrets`` variables whose values no file says, for ``$(NAME)`` in args.
+    """
     declared = {"peak-concurrency": 10, "prompt-tokens": 7500, "output-tokens": 1000} if load is None else load
     notes = "".join(f'\n    kvgate.dev/{key}: "{value}"' for key, value in declared.items())
     annotations = f"\n  annotations:{notes}" if declared else ""
+    variables = "".join(
+        f"\n            - name: {name}\n              valueFrom: {{secretKeyRef: {{name: s, key: {name}}}}}"
+        for name in secrets
+    )
+    environment = f"\n          env:{variables}" if secrets else ""
     words = "".join(f"\n            - {word}" for word in (f"--model={model}", *args))
     return f"""\
-{before}apiVersion: apps/v1
+apiVersion: apps/v1
 kind: {kind}
 metadata:
   name: {name}{annotations}
@@ -55,7 +63,7 @@ spec:
       containers:
         - name: vllm
           image: {image}
-          args:{words}
+          args:{words}{environment}
           resources:
             limits:
               nvidia.com/gpu: {gpus}

@@ -398,8 +398,8 @@ def test_environment_of_the_server(base):
 
 
 def test_arguments_of_the_front_end_change_nothing(base):
-    args = ("--max-model-len=16384", "--max-num-seqs=256", "--served-model-name=$NAME", "--port=9000")
-    base.commit({"deploy/chat.yaml": base.server(args=args)})
+    args = ("--max-model-len=16384", "--max-num-seqs=256", "--served-model-name=$(NAME)", "--port=9000")
+    base.commit({"deploy/chat.yaml": base.server(args=args, secrets=("NAME",))})
     unit = base.unit()
     assert unit.verdict == "equal"
     assert not any(cause.matters for cause in unit.causes)

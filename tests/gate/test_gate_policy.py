@@ -140,42 +140,52 @@ def test_a_rule_of_the_head_is_not_run(base):
     ]
 
 
-def test_the_baseline_of_the_head_accepts_nothing(base):
-    bad = base.server(args=(*GOOD, "--max-modle-len=1"))
+@pytest.fixture
+def ruled(base):
+    """The users' own rule in the base, and a server that it does not speak of."""
+    base.commit({".kvgate/rules/too-many-replicas.yaml": RULE, "chat.yaml": base.server(args=GOOD, replicas=1)})
+    return base
+
+
+def with_comment(text):
+    """A server whose finding is hidden by a comment."""
+    return text.replace("- name: vllm", "- name: vllm # kvgate: ignore[too-many-replicas] trust me")
+
+
+def test_the_baseline_of_the_head_accepts_nothing(ruled):
+    base, bad = ruled, ruled.server(args=GOOD)
     base.commit({"kvgate.yaml": "version: 1\nbaseline: .kvgate/baseline.json\n"})
     base.write({"chat.yaml": bad})
     base.cli("check", ".", "--write-baseline")
     accepted = json.loads((base.root / ".kvgate/baseline.json").read_text())
-    assert [entry["rule"] for entry in accepted["findings"]] == ["unknown-engine-flag"]
+    assert [entry["rule"] for entry in accepted["findings"]] == ["too-many-replicas"]
     base.commit({})
     difference = base.diff()
-    assert [finding.rule for finding in difference.new] == ["unknown-engine-flag"]
+    assert [finding.rule for finding in difference.new] == ["too-many-replicas"]
     assert rules(difference) == ["policy-changed-in-head", "suppression-added-in-head"]
     base.commit({"chat.yaml": bad.replace("replicas: 2", "replicas: 3")})
     assert base.diff().new == (), "in the base, it counts"
 
 
-def test_a_suppression_of_the_head_hides_nothing(base):
-    args = (*GOOD, "--max-modle-len=1 # kvgate: ignore[unknown-engine-flag] trust me")
-    base.commit({"chat.yaml": base.server(args=args)})
-    difference = base.diff()
-    assert [(finding.rule, finding.severity.value) for finding in difference.new] == [("unknown-engine-flag", "error")]
+def test_a_suppression_of_the_head_hides_nothing(ruled):
+    ruled.commit({"chat.yaml": with_comment(ruled.server(args=GOOD))})
+    difference = ruled.diff()
+    assert [(finding.rule, finding.severity.value) for finding in difference.new] == [("too-many-replicas", "error")]
     (finding,) = difference.gate.findings
     assert finding.rule == "suppression-added-in-head"
-    assert "hides its own finding unknown-engine-flag (error)" in finding.message
-    assert base.cli("diff", "--base", "HEAD~1", "--head", "HEAD").returncode == 1
-    base.commit({"chat.yaml": base.server(args=args, replicas=3)})
-    difference = base.diff()
+    assert finding.message == "this change hides its own finding too-many-replicas (error): 2 replicas"
+    assert ruled.cli("diff", "--base", "HEAD~1", "--head", "HEAD").returncode == 1
+    ruled.commit({"chat.yaml": with_comment(ruled.server(args=GOOD, replicas=3))})
+    difference = ruled.diff()
     assert (difference.new, rules(difference)) == ((), []), "in the base, it counts"
 
 
-def test_a_suppression_of_an_old_finding_is_no_fix(base):
-    base.commit({"chat.yaml": base.server(args=(*GOOD, "--max-modle-len=1"))})
-    args = (*GOOD, "--max-modle-len=1 # kvgate: ignore[unknown-engine-flag] trust me")
-    base.commit({"chat.yaml": base.server(args=args)})
-    difference = base.diff()
+def test_a_suppression_of_an_old_finding_is_no_fix(ruled):
+    ruled.commit({"chat.yaml": ruled.server(args=GOOD)})
+    ruled.commit({"chat.yaml": with_comment(ruled.server(args=GOOD))})
+    difference = ruled.diff()
     assert (difference.new, difference.fixed) == ((), ())
-    assert [finding.rule for finding in difference.unchanged] == ["unknown-engine-flag"]
+    assert [finding.rule for finding in difference.unchanged] == ["too-many-replicas"]
 
 
 def test_a_smaller_declared_load_does_not_raise_the_capacity(base):
@@ -285,15 +295,14 @@ def test_a_server_that_can_no_longer_be_read_is_unknown_not_removed(base, files,
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("--gpu-memory-utilization=0.95", "--gpu-memory-utilization=$SHARE"), "gpu_memory_utilization"),
-        (("--max-num-seqs=256", "$MORE"), "$MORE"),
+        (("--gpu-memory-utilization=0.95", "--gpu-memory-utilization=$(SECRET)"), "gpu_memory_utilization"),
         (("nvidia.com/gpu.product: NVIDIA-GeForce-RTX-4090", "pool: a"), "does not say which GPU"),
         (("--model=meta-llama/Llama-3.1-8B-Instruct", "--model=acme/private"), "acme/private"),
-        (("--model=meta-llama/Llama-3.1-8B-Instruct", "--model=$MODEL"), ""),
+        (("--model=meta-llama/Llama-3.1-8B-Instruct", "--model=$(SECRET)"), ""),
     ],
 )
 def test_what_becomes_unknown_closes_the_gate(base, change, reason):
-    base.commit({"chat.yaml": base.server(args=GOOD).replace(*change)})
+    base.commit({"chat.yaml": base.server(args=GOOD, secrets=("SECRET",)).replace(*change)})
     difference = base.diff()
     (unit,) = difference.units
     assert (unit.verdict, difference.gate.verdict) == ("unknown", "fail")
@@ -301,9 +310,19 @@ def test_what_becomes_unknown_closes_the_gate(base, change, reason):
     assert rules(difference) == ["capacity-unknown"]
 
 
+def test_what_the_release_refuses_is_no_unknown(base):
+    """vLLM does not start with it, whatever else is not known: on_unknown does not apply."""
+    base.commit({"kvgate.yaml": "version: 1\ngate: {on_unknown: warn}\n"})
+    args = ("--max-model-len=16384", "--gpu-memory-utilization=$(SHARE)", "--max-modle-len=1")
+    base.commit({"chat.yaml": base.server(args=args, secrets=("SHARE",))})
+    difference = base.diff()
+    assert (difference.units[0].verdict, difference.gate.verdict) == ("drop", "fail")
+    assert "the server does not start: vLLM 0.19.1 has no flag --max-modle-len" in difference.units[0].reason
+
+
 def test_on_unknown_warn_of_the_base_opens_it(base):
     base.commit({"kvgate.yaml": "version: 1\ngate: {on_unknown: warn}\n"})
-    base.commit({"chat.yaml": base.server(args=(*GOOD[:2], "--gpu-memory-utilization=$SHARE"))})
+    base.commit({"chat.yaml": base.server(args=(*GOOD[:2], "--gpu-memory-utilization=$(SHARE)"), secrets=("SHARE",))})
     difference = base.diff()
     assert (difference.gate.verdict, rules(difference)) == ("pass", ["capacity-unknown"])
     assert difference.gate.findings[0].severity.value == "warning"
@@ -319,9 +338,10 @@ def test_what_is_unknown_on_both_sides_cannot_close_it(repo):
 
 
 def test_what_is_unresolved_in_the_same_way_on_both_sides_is_compared(repo):
-    args = ("--max-model-len=16384", "--max-num-batched-tokens=$BUDGET")
-    repo.commit({"chat.yaml": repo.server(args=(*args, "--gpu-memory-utilization=0.95"))})
-    repo.commit({"chat.yaml": repo.server(args=(*args, "--gpu-memory-utilization=0.80"))})
+    args = ("--max-model-len=16384", "--max-num-batched-tokens=$(BUDGET)")
+    for share in ("0.95", "0.80"):
+        text = repo.server(args=(*args, f"--gpu-memory-utilization={share}"), secrets=("BUDGET",))
+        repo.commit({"chat.yaml": text})
     difference = repo.diff()
     (unit,) = difference.units
     assert unit.verdict == "drop"
@@ -352,10 +372,9 @@ def test_text_by_the_author_opens_nothing(base):
     assert base.diff().gate.verdict == "fail"
 
 
-def test_the_label_lets_a_suppression_of_the_head_count(base, pull_request):
-    before = base.git("rev-parse", "HEAD")
-    args = (*GOOD, "--max-modle-len=1 # kvgate: ignore[unknown-engine-flag] reviewed")
-    base.commit({"chat.yaml": base.server(args=args)})
-    difference = base.diff(event=pull_request(before, None, LABEL))
+def test_the_label_lets_a_suppression_of_the_head_count(ruled, pull_request):
+    before = ruled.git("rev-parse", "HEAD")
+    ruled.commit({"chat.yaml": with_comment(ruled.server(args=GOOD))})
+    difference = ruled.diff(event=pull_request(before, None, LABEL))
     assert difference.new == ()
     assert rules(difference) == ["suppression-added-in-head"]
