@@ -9,7 +9,7 @@ from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from kvgate.findings.finding import InternalError
-from kvgate.manifests.collect import collect
+from kvgate.manifests.collect import collect, shown_path
 from kvgate.prompts.analysis import PromptReading, UnreadPrompt, read_prompts
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.link import is_log, split_reference
@@ -44,7 +44,8 @@ def read_prompt_paths(paths: Sequence[Path], root: Path, exclude: Iterable[str])
     """The prompts in files and directories."""
     collection = collect(paths, root, exclude=exclude, suffixes=SUFFIXES)
     crashes: list[InternalError] = []
-    reading = _guarded(collection.files, collection.named, crashes)
+    folders = {shown_path(path, root.resolve()) for path in paths if path.is_dir()}
+    reading = _guarded(collection.files, collection.named | folders, crashes)
     return PromptFiles(
         defects=reading.defects,
         unread=reading.unread,

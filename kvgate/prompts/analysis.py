@@ -137,7 +137,7 @@ def read_python(
     Args:
         files: every file that an import may mean.
         templates: Jinja files that code may render.
-        named: paths of files that were named, and are looked at although they look like tests.
+        named: paths of files and directories that were named: what a name says of a test counts below them only.
         only: path of the one file to look at, and the function in it (``Class.method``), None for all of them.
     """
     project = Project(files)
@@ -145,7 +145,7 @@ def read_python(
     chosen = [
         module
         for path, module in project.modules.items()
-        if (path == only[0] if only else _MATTERS.search(module.file.text) and (path in asked or not is_test(path)))
+        if (path == only[0] if only else _MATTERS.search(module.file.text) and not is_test(path, asked))
     ]
     sinks = Sinks()
     evaluator = Evaluator(project, sinks, {file.path.rpartition("/")[2]: file for file in templates})
@@ -217,8 +217,14 @@ def _jinja_constants(module: ModuleSource) -> Iterator[Text]:
             yield located(module.places.span(statement.value), value)
 
 
-def is_test(path: str) -> bool:
-    """Whether a path is that of a test: what it builds is sent by nobody."""
+def is_test(path: str, named: Iterable[str] = ()) -> bool:
+    """Whether a path is that of a test, whose prompts nobody sends; only what stands below a named directory counts."""
+    for name in named:
+        if path == name:
+            return False
+        if path.startswith(name + "/"):
+            path = path[len(name) + 1 :]
+            break
     return _TEST_FILE.search(path) is not None
 
 

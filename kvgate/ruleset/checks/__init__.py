@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Iterable[Draft]])
 
 _MODULES: Final = (
     "capacity", "arguments", "parallelism", "reading", "hardware", "memory", "validity", "runtime", "sharing",
-    "autoscaling", "exposure", "environment", "routing", "drift", "prompts",
+    "autoscaling", "exposure", "environment", "routing", "drift", "prompts", "prefix",
 )  # fmt: skip
 
 
