@@ -98,7 +98,7 @@ def mlp_layer_type(keys: Keys, layer: int) -> str:
 
 def noaux(keys: Keys, layer: int) -> bool:
     del layer
-    return keys.get("topk_method") == "noaux_tc"
+    return bool(keys.get("topk_method") == "noaux_tc")
 
 
 def _present(name: str) -> Any:

@@ -12,6 +12,7 @@ from kvgate.models.parameters.blocks import (
     Attention,
     Block,
     Experts,
+    GatedDelta,
     GatedMLP,
     LatentAttention,
     Linear,
@@ -803,7 +804,7 @@ def _mixer(keys: Keys, layer: int) -> int:
 
 
 QWEN4_EXP: Final = Decoder(
-    by(rows.linear_or_full, linear=rows.GatedDelta(), full=IndexedAttention()),
+    by(rows.linear_or_full, linear=GatedDelta(), full=IndexedAttention()),
     rows.QWEN3_NEXT_MLP,
     norms=0,
     extra=Several((Vector("hyper_connections", (_hyper,)), NgramLayer())),

@@ -11,6 +11,10 @@ from kvgate.models.parameters.tally import Tally
 from kvgate.records import record
 
 
+def _split(sharded: bool) -> tuple[Literal["column", "none"], Literal["row", "none"]]:
+    return ("column", "row") if sharded else ("none", "none")
+
+
 @record
 class Encoder:
     """Bidirectional transformer layers.
@@ -57,7 +61,7 @@ class Encoder:
 
     def _layer(self, tally: Tally, keys: Keys, prefix: str, width: int, inner: int, attention: int, kv: int) -> None:
         bias = bool(resolve(self.bias, keys))
-        column, row = ("column", "row") if self.split else ("none", "none")
+        column, row = _split(self.split)
         tally.linear(f"{prefix}attn.qkv", width, attention, kv, kv, bias=bias, split=column, quantized=self.quantized)
         if bias and not resolve(self.key_bias, keys):
             tally.param(f"{prefix}attn.qkv", -(kv // (tally.shard.tensor if self.split else 1)))
@@ -70,7 +74,7 @@ class Encoder:
             quantized=self.quantized,
         )
         mlp_split = self.split if self.mlp_split is None else self.mlp_split
-        column, row = ("column", "row") if mlp_split else ("none", "none")
+        column, row = _split(mlp_split)
         mlp_bias = bool(resolve(self.mlp_bias, keys))
         up = (inner, inner) if resolve(self.gated, keys) else (inner,)
         tally.linear(f"{prefix}mlp.fc1", width, *up, bias=mlp_bias, split=column, quantized=self.quantized)
