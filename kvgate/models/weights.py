@@ -32,6 +32,9 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 #: Share of a checkpoint that every rank holds in full, at most, where the architecture is not described.
 _REPLICATED_SHARE: Final = 0.15
 
+#: Bounds where the layers that stay unquantized are assumed.
+_ASSUMED_SPREAD: Final = (0.9, 1.25)
+
 #: A computed size and the checkpoint's may differ by this without a note: padding, formats kept beside the weights.
 _NOTABLE_DIFFERENCE: Final = 0.005
 
@@ -121,6 +124,10 @@ def parameter_bytes(
         estimate = WeightEstimate(None, None, None, "unknown", "", missing)
     if counted is None:
         return estimate
+    if estimate.basis == "exact" and computed is not None and _assumed_scheme(model):
+        low, high = (int(computed * factor) for factor in _ASSUMED_SPREAD)
+        note = "the checkpoint's quantization is told by its storage format alone"
+        estimate = replace(estimate, low=low, high=high, basis="assumed", note=note)
     return replace(estimate, slack_bytes=counted.slack, adapter_elements=counted.adapter_elements)
 
 
@@ -152,6 +159,12 @@ def _checkpoint_quantization(model: Model) -> Mapping[str, Any] | None:
             if isinstance(found, Mapping) and found:
                 return found
     return None
+
+
+def _assumed_scheme(model: Model) -> bool:
+    from kvgate.models.parameters.quantization import assumed_scheme
+
+    return assumed_scheme(_checkpoint_quantization(model))
 
 
 def computed_bytes(model: Model, **how: Any) -> int:

@@ -339,12 +339,33 @@ def _weight_format(weights: Mapping[str, Any], inputs: Mapping[str, Any] | None,
     )
 
 
+#: Schemes of configurations that name a storage format and nothing else, and what is then left as it is.
+_ASSUMED_SCHEMES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "float-quantized": {"num_bits": 8, "type": "float", "strategy": "channel"},
+    "int-quantized": {"num_bits": 8, "type": "int", "strategy": "channel"},
+    "nvfp4-pack-quantized": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
+    "pack-quantized": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
+}
+_ASSUMED_IGNORED: Final = (
+    "lm_head", "re:.*visual.*", "re:.*vision.*", "re:.*mlp.gate$", "re:.*shared_expert_gate$", "re:.*linear_attn.*"
+)  # fmt: skip
+
+
+def assumed_scheme(config: Mapping[str, Any] | None) -> bool:
+    """Whether a checkpoint's quantization is told by its storage format alone."""
+    return bool(config) and not (config or {}).get("config_groups") and (config or {}).get("format") in _ASSUMED_SCHEMES
+
+
 def _compressed_tensors(config: Mapping[str, Any]) -> Quantization:
     ignored = _listed(config, "ignore")
     ignore = _compressed(ignored)
     targets: list[tuple[str, Format | None]] = []
     outer = str(config.get("format") or "")
-    for group in (config.get("config_groups") or {}).values():
+    groups = config.get("config_groups")
+    if not groups and outer in _ASSUMED_SCHEMES:
+        groups = {"assumed": {"targets": ["Linear"], "weights": _ASSUMED_SCHEMES[outer]}}
+        ignore = _compressed(_ASSUMED_IGNORED)
+    for group in (groups or {}).values():
         weights = group.get("weights")
         if not weights:
             continue
