@@ -5,21 +5,21 @@ from __future__ import annotations
 from kvgate.capacity.pool import PoolShape
 from kvgate.capacity.prediction import Concurrency, Workload
 from kvgate.capacity.settings import Settings
-from kvgate.capacity.spec import FULL_KINDS, RequestShape, SpecGroup, ceil_div
+from kvgate.capacity.spec import FULL_KINDS, RequestShape, ceil_div
 
 
-def shared_blocks(pool: PoolShape, tokens: int, settings: Settings) -> int:
+def shared_blocks(pool: PoolShape, tokens: int, settings: Settings, shape: RequestShape) -> int:
     """Blocks of a prefix that every request has in common: whole blocks of the full-attention groups.
 
     Windows and recurrent states are each request's own.
     """
     if not settings.prefix_caching or tokens <= 0:
         return 0
-    return sum(tokens // _block(group) for group in pool.groups if group.every[0].kind in FULL_KINDS)
-
-
-def _block(group: SpecGroup) -> int:
-    return group.every[0].block_size
+    return sum(
+        tokens // (group.every[0].block_size * (shape.shards if group.every[0].sharded else 1))
+        for group in pool.groups
+        if group.every[0].kind in FULL_KINDS
+    )
 
 
 def _sustained(
@@ -48,10 +48,12 @@ def concurrency(
     if blocks is None:
         return Concurrency(None, (None, None), None, None, None, None)
     prompt = workload.prompt_tokens or 0
-    shared = min(shared_blocks(pool, min(workload.shared_prefix_tokens, prompt), settings), blocks)
+    shared = min(shared_blocks(pool, min(workload.shared_prefix_tokens, prompt), settings, shape), blocks)
     sustained, ratio = _sustained(pool, blocks, tokens, shared, settings, shape)
     low = _sustained(pool, bounds[0], tokens, shared, settings, shape)[0] if bounds[0] is not None else None
     high = _sustained(pool, bounds[1], tokens, shared, settings, shape)[0] if bounds[1] is not None else None
+    if "max_num_seqs" in settings.unresolved:
+        return Concurrency(None, (None, None), ratio, None, None, None)
     admitted = _admitted(pool, blocks, prompt, shared, settings, shape)
     by_sequences = ratio >= settings.max_num_seqs
     declared = workload.peak_concurrency
@@ -70,18 +72,16 @@ def _admitted(pool: PoolShape, blocks: int, prompt: int, shared: int, settings: 
     """What the release's admission check lets in at once.
 
     V0 asks for the prompt's blocks and keeps 1% free (``core/block_manager.py``); V1 for the first chunk's, from 0.19
-    for the whole prompt's (``scheduler_reserve_full_isl``).
+    for the whole prompt's (``scheduler_reserve_full_isl``), and keeps ``--watermark`` free.
     """
     release = pool.release
     if release.engine == "V0":
         usable = blocks - int(0.01 * blocks)
         need = pool.request_blocks(prompt, shape)
     else:
-        usable = blocks - 1
-        tokens = (
-            prompt
-            if release.reserve_full_prompt or not settings.chunked_prefill
-            else min(prompt, settings.max_num_batched_tokens)
-        )
+        usable = blocks - 1 - int(settings.watermark * blocks)
+        tokens = prompt
+        if settings.chunked_prefill and not settings.reserves_prompt:
+            tokens = min(prompt, settings.max_num_batched_tokens)
         need = pool.request_blocks(tokens, shape)
     return min(settings.max_num_seqs, max(0, (usable - shared) // max(1, need - min(shared, need - 1))))

@@ -158,7 +158,9 @@ class _Run:
             )
             drafts = self._drafts(geometry, settings)
             layout = lay_out(geometry, settings, self.release, drafts)
-            groups = group_layers(layout.specs, _grouping(settings, self.release, layout))
+            groups = group_layers(
+                layout.specs, grouping_of(settings, self.release, block_outermost=layout.block_outermost)
+            )
             stages = pipeline_stages(geometry.num_layers, settings.pipeline_parallel_size, self.release, self.env)
         except (RefusedError, NoBackendError, GroupingError) as error:
             self.reasons.append(str(error))
@@ -388,14 +390,15 @@ class _Run:
         return "no"
 
 
-def _grouping(settings: Settings, release: Release, layout: CacheLayout) -> Grouping:
+def grouping_of(settings: Settings, release: Release, *, block_outermost: bool) -> Grouping:
+    """How a release groups a server's layers."""
     return Grouping(
         hybrid=settings.hybrid_manager and release.hybrid_allocator,
         windows=release.window_specs,
         widest_factor=release.widest_factor,
         unify=release.unify,
         uniform_types=release.uniform_types,
-        block_outermost=layout.block_outermost,
+        block_outermost=block_outermost,
         tuples=release.tuples,
         merge_buckets=release.merge_buckets,
         one_window=release.at_least("0.9.0"),

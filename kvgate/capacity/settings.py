@@ -55,6 +55,8 @@ class Settings:
     max_num_seqs: int
     async_scheduling: bool
     concurrent_batches: int
+    reserves_prompt: bool
+    watermark: float
     utilization: float
     cache_memory_bytes: int | None
     blocks_override: int | None
@@ -285,6 +287,8 @@ def resolve_settings(
         max_num_seqs=sequences,
         async_scheduling=asynchronous,
         concurrent_batches=batches,
+        reserves_prompt=release.reserve_full_prompt and given("scheduler_reserve_full_isl") is not False,
+        watermark=float(given("watermark") or 0.0),
         utilization=float(given("gpu_memory_utilization") or release.utilization),
         cache_memory_bytes=given("kv_cache_memory_bytes"),
         blocks_override=given("num_gpu_blocks_override"),

@@ -6,7 +6,7 @@ Read from vLLM 0.32.0's ``*_mtp.py`` model files and ``config/speculative.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from kvgate.models.architectures import (
@@ -21,6 +21,7 @@ from kvgate.models.architectures import (
     nothing,
 )
 from kvgate.models.geometry import ModelGeometry, UnknownModelError
+from kvgate.records import record
 
 # Methods that guess from the text alone: no model, no cache.
 TEXT_METHODS: Final = frozenset({"ngram", "[ngram]", "ngram_gpu", "suffix"})
@@ -28,7 +29,7 @@ TEXT_METHODS: Final = frozenset({"ngram", "[ngram]", "ngram_gpu", "suffix"})
 HEAD_METHODS: Final = frozenset({"medusa", "mlp_speculator", "extract_hidden_states"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Heads:
     """A checkpoint's own prediction layers: what one keeps, and how many there are."""
 
