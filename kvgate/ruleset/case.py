@@ -240,7 +240,7 @@ class Case:
         gpu: Gpu | None = None,
     ) -> Prediction | None:
         """What would be predicted otherwise (:meth:`ServingPlan.predict`), each question asked once."""
-        key = (without, tuple(sorted((changes or {}).items())), gpu)
+        key = (without, repr(sorted((changes or {}).items())), gpu)
         if key not in self._predicted:
             self._predicted[key] = self.plan.predict(without=without, changes=changes, gpu=gpu)
         return self._predicted[key]

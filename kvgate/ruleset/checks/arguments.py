@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kvgate.findings.finding import Severity
 from kvgate.records import record
@@ -10,12 +12,16 @@ from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
 
+if TYPE_CHECKING:
+    from kvgate.engine.arguments import ArgumentProblem
+
 
 @record
 class ArgumentProblems:
-    """``kinds``: kinds of :class:`kvgate.engine.arguments.ArgumentProblem`."""
+    """Kinds of :class:`kvgate.engine.arguments.ArgumentProblem`; the mild ones are worth an info at most."""
 
     kinds: tuple[str, ...]
+    mild: tuple[str, ...] = ()
 
 
 @check("argument-problems", params=ArgumentProblems, values=("flag", "problem", "instead", "release", "origin"))
@@ -25,8 +31,10 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
     for problem in case.plan.parsed.problems:
         if problem.kind not in params.kinds:
             continue
+        if problem.kind == "invalid-value" and problem.refused and _printed_as_float(case, problem):
+            continue  # a rule of its own says so
         ceiling = None
-        if not problem.certain:
+        if not problem.certain or (problem.kind in params.mild and not problem.refused):
             ceiling = Severity.INFO
         elif not problem.refused:
             ceiling = Severity.WARNING
@@ -42,6 +50,15 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
             rests_on=("vllm_version",),
             ceiling=ceiling,
         )
+
+
+def _printed_as_float(case: Case, problem: ArgumentProblem) -> bool:
+    """Whether a whole number was printed with an exponent, as Helm does (rule ``helm-float-rendering``)."""
+    for argument in case.plan.parsed.arguments.values():
+        inside = argument.span.file is problem.span.file and argument.span.start <= problem.span.start
+        if inside and problem.span.end <= argument.span.end and argument.text is not None:
+            return re.fullmatch(r"\d+(?:\.\d+)?[eE]\+\d+", argument.text.value.strip()) is not None
+    return False
 
 
 @check("abbreviated-flags", values=("flag", "full"))

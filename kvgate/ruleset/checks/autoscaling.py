@@ -16,7 +16,7 @@ from kvgate.ruleset.checks.runtime import LoadTime, minutes
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Scalar, scalar_bool, scalar_int
+from kvgate.source.yaml_tree import Scalar, scalar_int
 
 if TYPE_CHECKING:
     from kvgate.manifests.objects import ClusterObject
@@ -223,7 +223,7 @@ def _comes_from_outside(metric: Watched) -> bool:
     return _FROM_OUTSIDE.search(metric.text) is not None
 
 
-def _silent_triggers(scaler: ClusterObject, case: Case | None, values: dict[str, Any], least: int) -> Iterator[Draft]:
+def _silent_triggers(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> Iterator[Draft]:
     """KEDA takes a query without a result for zero unless told otherwise: a misspelt name never scales."""
     if scaler.kind != "ScaledObject" or scaler.at("spec", "fallback") is not None:
         return
@@ -231,8 +231,8 @@ def _silent_triggers(scaler: ClusterObject, case: Case | None, values: dict[str,
         if text_at(trigger, "type") != "prometheus":
             continue
         query = scalar_at(trigger, "metadata", "query")
-        ignored = node_at(trigger, "metadata", "ignoreNullValues")
-        if query is None or (ignored is not None and scalar_bool(ignored) is False):
+        ignored = scalar_at(trigger, "metadata", "ignoreNullValues")  # KEDA's metadata are texts
+        if query is None or (ignored is not None and ignored.value.lower() == "false"):
             continue
         if re.search(r"\bor\s+(?:on\(\)\s+)?vector\(", query.value):
             continue
@@ -325,7 +325,7 @@ def _nearest_case(scene: Scene, file: SourceFile) -> Case | None:
 
     found = nearest(scene.cases, file.path, lambda case: case.unit.path)
     declared = [case for case in found if case.plan.version_basis == "declared"]
-    return (declared or found or [None])[0]
+    return next(iter(declared or found), None)
 
 
 def _release(scene: Scene, case: Case | None) -> tuple[str | None, bool]:

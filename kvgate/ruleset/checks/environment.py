@@ -57,7 +57,7 @@ def _unread_variables(case: Case) -> Iterator[Draft]:
         lifetime = (
             f"it came with {known.lifetime.first}"
             if later
-            else f"it is gone since {known.lifetime.gone or known.lifetime.last}"
+            else f"it is gone since {known.lifetime.gone_in or known.lifetime.last}"
         )
         other = replacement_of(variable.name, version)
         value = variable.value.value if variable.value is not None else None

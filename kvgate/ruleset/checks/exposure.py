@@ -147,7 +147,7 @@ def inline_secret(case: Case, params: NoParams) -> Iterator[Draft]:
             yield Draft(at=_name_of(variable.span, variable.name), values=_said(variable.name, "the environment"))
     argument = case.plan.parsed.arguments.get("api_key")
     if argument is not None and argument.text is not None and argument.resolved:
-        value = argument.text.value.strip()
+        value = argument.text.span.text.strip().strip("\"'")  # the text itself is masked
         from_variable = any(
             variable.value is not None and variable.value.value.strip() == value for variable in case.unit.environment
         )

@@ -192,7 +192,7 @@ def drafter_memory(case: Case, params: Drafter) -> Iterator[Draft]:
     if name is None or case.backend in ("cpu", "tpu"):
         return
     weights = model_bytes(case, name)
-    pool = available(case.prediction)
+    pool = available(case.predict(without=(dest,)))
     share = case.effective("gpu_memory_utilization")
     high = (
         isinstance(share, int | float) and share >= params.utilization and "gpu_memory_utilization" in case.plan.values
@@ -214,7 +214,7 @@ def drafter_memory(case: Case, params: Drafter) -> Iterator[Draft]:
                 at=f"arg:{dest}",
                 variant="no-pool" if starves else None,
                 values=values,
-                rests_on=("prediction", "gpu", "model"),
+                rests_on=("gpu", "model"),
             )
             return
     elif pool is not None and pool <= 0:
