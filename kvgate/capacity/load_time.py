@@ -7,6 +7,7 @@ rotary tables, the copies latent attention makes of its up projection, adapter s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kvgate.capacity.encoder_profile import limited_to_none
@@ -70,7 +71,7 @@ def describe_loading(
     buffers = rotary_bytes(geometry) + latent_copies_bytes(geometry, tensor, stages)
     buffers += deepstack_bytes(geometry, resolved) + padded_experts_bytes(geometry, resolved, gpu)
     adapters = adapter_bytes(estimate.adapter_elements, resolved)
-    draft = draft_bytes(geometry, parameters or 0, resolved)
+    draft = _own_draft_bytes(model, geometry, parameters or 0, resolved)
     offloaded = int(float(resolved.get("cpu_offload_gb") or 0) * GIB)
     total = max(0, (parameters or 0) + estimate.slack_bytes + buffers + adapters + draft - offloaded)
     words = [estimate.formula, "buffers"]
@@ -212,15 +213,40 @@ def adapter_bytes(elements: int, resolved: Mapping[str, Any]) -> int:
     return slots * rank * elements * _HALF
 
 
-def draft_bytes(geometry: ModelGeometry, parameters: int, resolved: Mapping[str, Any]) -> int:
-    """The model's own drafting head (multi-token prediction): one more decoder layer and the joining projection.
+def _own_draft_bytes(model: Model, geometry: ModelGeometry, parameters: int, resolved: Mapping[str, Any]) -> int:
+    """The drafting head, which checkpoints of four bits keep in the model's dtype."""
+    if not drafts_itself(resolved):
+        return 0
+    method = geometry.quantization_method
+    if method is not None and method not in ("fp8", "mxfp8"):
+        bare = replace(model, config=_unquantized(model.config), checkpoint_bytes=None)
+        how = {**_plain(resolved), "quantization": None}
+        parameters = parameter_bytes(bare, **how).parameters_bytes or parameters
+    return draft_bytes(geometry, parameters, resolved)
 
-    The layer is taken to be as large as the average of the model's; embeddings and output projection are shared.
-    """
+
+def _unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
+    dropped = ("quantization_config", "compression_config")
+    return {
+        key: _unquantized(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if key not in dropped
+    }
+
+
+def drafts_itself(resolved: Mapping[str, Any]) -> bool:
+    """Whether the model's own drafting head is loaded (multi-token prediction)."""
     speculative = resolved.get("speculative_config") or resolved.get("speculative") or {}
     method = str(speculative.get("method") or "") if isinstance(speculative, Mapping) else ""
-    if not (method == "mtp" or method.endswith("_mtp")):
-        return 0
+    return method == "mtp" or method.endswith("_mtp")
+
+
+def draft_bytes(geometry: ModelGeometry, parameters: int, resolved: Mapping[str, Any]) -> int:
+    """The model's own drafting head: one more decoder layer and the projection that joins its two inputs.
+
+    The layer is taken to be as large as the average of the model's, of which ``parameters`` are the bytes; embeddings
+    and output projection are shared.
+    """
     tensor = int(resolved.get("tensor_parallel_size") or 1)
     hidden = geometry.hidden_size
     ends = (1 if geometry.tie_word_embeddings else 2) * geometry.vocab_size * hidden * _HALF // tensor

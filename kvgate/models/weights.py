@@ -208,6 +208,7 @@ def count_rank(
         experts=tensor_parallel_size * data_parallel_size if expert_parallel else 1,
         towers=not language_model_only,
         absent=[key for key, value in model.config.items() if value is None],
+        written=[key for key, value in {**model.config, **(hf_overrides or {})}.items() if value is not None],
         pooling=pooling,
         capability=compute_capability,
         trace=trace,

@@ -422,7 +422,7 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         found = [outcome for outcome in outcomes if outcome.startup.parts.platform == platform]
         for step in range(200):
             share = round(step * STEP, 4)
-            if sum(_again(outcome, factor, share).inside for outcome in found) >= 0.75 * len(found):
+            if sum(_again(outcome, factor, share).inside for outcome in found) >= COVERAGE * len(found):
                 break
         table["available"][platform]["share"] = share
     return table

@@ -47,13 +47,15 @@ def count_parameters(
     experts: int = 1,
     towers: bool = True,
     absent: Collection[str] = (),
+    written: Collection[str] | None = None,
     pooling: bool = False,
     capability: tuple[int, int] | None = None,
     trace: list[tuple[str, int]] | None = None,
 ) -> Count:
     """Parameters of the pipeline stage that holds most.
 
-    ``absent`` are the parts that the configuration sets to null.
+    ``absent`` are the parts that the configuration sets to null, ``written`` those that the checkpoint's own
+    configuration has before defaults are filled in (None: all that are in ``config``).
 
     Raises:
         UnknownArchitectureError, MissingKeyError: not described, or a figure is missing.
@@ -72,6 +74,8 @@ def count_parameters(
         adapters = tally.adapter_elements
         if towers and shard.first:
             for tower in family.towers:
+                if tower.optional and tower.config not in (keys.mapping if written is None else written):
+                    continue
                 part = tower_keys(keys, tower.config, absent)
                 if part is not None:
                     tower.block.count(tally, part, "", 0)

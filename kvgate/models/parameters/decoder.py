@@ -159,11 +159,12 @@ class Tower:
     """Parameters beside the language model: an encoder, a projector.
 
     ``config`` names the part of the configuration its blocks read; empty for the whole. A tower is held by the first
-    pipeline stage.
+    pipeline stage. An ``optional`` one is there only where the checkpoint's own configuration has the part.
     """
 
     block: Block
     config: str = ""
+    optional: bool = False
 
 
 @record

@@ -115,7 +115,10 @@ MULTIMODAL: Final[Mapping[str, Family]] = {
     ),
     "Exaone4_5_ForConditionalGeneration": vision(text.EXAONE4, towers.EXAONE4_5),
     "Gemma3ForConditionalGeneration": vision(text.GEMMA3, towers.GEMMA3),
-    "Gemma4ForConditionalGeneration": vision(text.GEMMA4, towers.GEMMA4),
+    "Gemma4ForConditionalGeneration": Family(
+        text.GEMMA4,
+        (Tower(towers.GEMMA4, "vision_config"), Tower(towers.Gemma4Audio(), "audio_config", optional=True)),
+    ),
     "GlmAsrForConditionalGeneration": Family(text.LLAMA, (Tower(towers.GLM_ASR_AUDIO, "audio_config"),)),
     "Glm4vForConditionalGeneration": vision(text.GLM4, towers.GLM4V),
     "Glm4vMoeForConditionalGeneration": vision(text.GLM4_MOE, towers.GLM4V),

@@ -534,6 +534,33 @@ GEMMA4: Final = Several(
         Linear("embed_vision.embedding_projection", "hidden_size", text_hidden, quantized=False),
     )
 )
+
+
+@record
+class Gemma4Audio:
+    """Gemma 4's conformer (``models/gemma4_mm.py``): on every rank as a whole."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del name, layer
+        width = keys.hidden
+        first, second = (int(channels) for channels in keys.get("subsampling_conv_channels") or (128, 32))
+        output = int(keys.get("output_proj_dims") or 1536)
+        kernel = int(keys.get("conv_kernel_size") or 5)
+        # Two strided convolutions over 128 mel bins, their norms, and a projection of what is left of them.
+        tally.param("audio_tower.subsample", first * 9 + first + second * first * 9 + second)
+        tally.linear("audio_tower.subsample.input_proj_linear", 32 * second, width, split="none", quantized=False)
+        for index in range(keys.layers):
+            prefix = f"audio_tower.layers.{index}."
+            for part in ("feed_forward1", "feed_forward2"):
+                tally.linear(f"{prefix}{part}.ffw_layer_1", width, 4 * width, split="none", quantized=False)
+                tally.linear(f"{prefix}{part}.ffw_layer_2", 4 * width, width, split="none", quantized=False)
+            tally.param(f"{prefix}self_attn", 5 * width * width + width // keys.heads)
+            tally.param(f"{prefix}lconv1d", 3 * width * width + kernel * width)
+            tally.param(f"{prefix}norms", 4 * width + 2 * width + 3 * width)
+        tally.linear("audio_tower.output_proj", width, output, bias=True, split="none", quantized=False)
+        tally.linear("embed_audio.embedding_projection", output, text_hidden(keys), split="none", quantized=False)
+
+
 IDEFICS3: Final = Several(
     (
         SIGLIP,
