@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kvgate.prompts.benchmarks import same_seeds
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
@@ -26,7 +27,7 @@ from kvgate.source.text import SourceFile, Span, Text
 # A Python file without any of these sends no prompt and builds none.
 _MATTERS: Final = re.compile(
     r"[\"']role[\"']|\bmessages\b|prompt|instructions|SystemMessage|cache_salt|from_messages|system_message|bind_tools"
-    r"|\btools\s*=|HttpUser|\brole=|\{%-?\s*(?:message|now|generation)\b|<\|im_start\|>",
+    r"|\btools\s*=|HttpUser|WindowMemory|\brole=|\{%-?\s*(?:message|now|generation)\b|<\|im_start\|>",
     re.IGNORECASE,
 )
 _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
@@ -183,6 +184,7 @@ def read_python(
                 if not isinstance(template, TemplateProblem):
                     sinks.prompts.append(template.prompt)
                     sinks.defects += template.defects
+        sinks.defects += same_seeds(module)
     defects = tuple(sinks.finish())
     return PromptReading(
         defects,

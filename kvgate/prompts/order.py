@@ -99,7 +99,7 @@ def judge(prompt: Prompt) -> Iterator[Defect]:
 
 def frozen(part: Part, path: tuple[str, ...]) -> bool:
     """Whether the part was evaluated once for many prompts: its loops and functions are fewer than the prompt's."""
-    if part.kind in (Kind.MEDIA, Kind.HISTORY, Kind.INPUT):
+    if part.kind in (Kind.MEDIA, Kind.HISTORY, Kind.INPUT, Kind.CUT):
         return False  # a request brings them
     return len(part.path) < len(path) and path[: len(part.path)] == part.path
 
@@ -293,10 +293,9 @@ def _related(part: Part, behind: _Behind) -> tuple[tuple[Span, str], ...]:
 def _retrieval(place: _Place) -> Iterator[Defect]:
     part, behind = place.part, place.behind
     tokens, history = behind.tokens, behind.history
-    if place.message.role == "user" and place.in_last_turn:
-        if tokens < LEAST_TOKENS_IN_TURN or tokens <= place.before_tokens:
+    if (place.message.role == "user" and place.in_last_turn) or place.message.role == "prompt":
+        if (tokens < LEAST_TOKENS_IN_TURN or tokens <= place.before_tokens) and not behind.history:
             return
-        history = False
     elif tokens <= LEAST_TOKENS and not history and not behind.tools:
         return
     small = not history and not behind.tools and tokens < SMALL_TOKENS and tokens * 10 < place.before_tokens

@@ -80,6 +80,7 @@ class Calls(Expressions):
                 kwargs[keyword.arg] = value
             elif isinstance(value, Fields):
                 kwargs.update(value.entries)
+                self.spread[id(node)] = value.keys
         result = self._called(node, args, kwargs, frame)
         self.sinks.called(
             chat.Call(node, dotted_name(node.func), args, kwargs, frame.path, frame.module, self.spans(node, frame))
@@ -88,7 +89,7 @@ class Calls(Expressions):
 
     def spans(self, node: ast.Call, frame: Frame) -> chat.ArgumentPlaces:
         """Places of a call's arguments."""
-        return chat.ArgumentPlaces(node, frame.module.places, frame.place)
+        return chat.ArgumentPlaces(node, frame.module.places, frame.place, self.spread.get(id(node), {}))
 
     def _called(self, node: ast.Call, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
         function = node.func
@@ -119,7 +120,9 @@ class Calls(Expressions):
                 result = self.enter(callee, args, kwargs, path)
                 single = result.single if isinstance(result, Written) else None
                 if single is not None and single.kind is Kind.UNKNOWN and isinstance(callee.node, FunctionNode):
-                    return self._by_call_name(callee.node.name, node, args, kwargs, frame)
+                    named = self._by_call_name(callee.node.name, node, args, kwargs, frame)
+                    told = isinstance(named, Written) and named.single is not None and named.single.kind is Kind.UNKNOWN
+                    return result if told else named
                 return result
             case Class():
                 return self.construct(callee, node, args, kwargs, frame)
@@ -198,8 +201,14 @@ class Calls(Expressions):
             else:
                 rows.elements.insert(0, args[0])
         elif name == "extend" and args:
-            rows.elements += args[0].elements if isinstance(args[0], Rows) else [args[0]]
-            rows.unordered = rows.unordered or unordered_of(args[0])
+            unordered = unordered_of(args[0])
+            added = (
+                args[0].elements
+                if isinstance(args[0], Rows)
+                else [args[0] if unordered is None else unknown(unordered.span)]
+            )
+            rows.elements += added
+            rows.unordered = rows.unordered or unordered
         elif name == "insert" and len(args) > 1:
             at = node.args[0].value if isinstance(node.args[0], ast.Constant) else len(rows.elements)
             rows.elements.insert(at if isinstance(at, int) else len(rows.elements), args[1])
@@ -207,6 +216,7 @@ class Calls(Expressions):
             self.popped(node, function, rows, frame)
         elif name == "sort":
             rows.unordered = None
+            rows.elements = [ordered(element) for element in rows.elements]
         elif name in ("copy", "__iter__"):
             return rows
         elif name in ("clear",):
@@ -281,12 +291,14 @@ class Calls(Expressions):
     ) -> Value:
         name, span = function.attr, self.span(node, frame)
         clock = receiver.first(Kind.CLOCK)
-        if clock is not None:
+        if clock is not None and all(part.kind in (Kind.CLOCK, Kind.UNKNOWN) for part in parts_of(receiver.items)):
             return self.clock_method(node, name, clock, receiver, args, kwargs, span)
         if name in ("format", "format_map") and receiver.items:
             return self.format_text(node, receiver, args, kwargs, frame)
         if name == "join" and args:
             return self.joined(node, receiver, args[0], frame)
+        if name == "replace" and len(args) > 1 and isinstance(args[0], Written) and args[0].text:
+            return self.replaced(node, receiver, args[0].text, args[1], frame)
         if name in ("get", "pop", "setdefault") and node.args:
             if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
                 named = self.part_of(receiver, node.args[0].value, node, frame)
@@ -440,6 +452,32 @@ class Calls(Expressions):
             return Written(tuple(items[:MAX_ITEMS]))
         return Written(entering(value, self.span(node.args[0], frame)))
 
+    def replaced(self, node: ast.Call, receiver: Written, old: str, new: Value, frame: Frame) -> Value:
+        """``text.replace("{now}", stamp())``: a placeholder of one's own."""
+        at = self.span(node.args[1], frame)
+        value = entering(new, at)
+        items: list[Item] = []
+        for item in receiver.items:
+            if not isinstance(item, Part) or item.text is None or item.kind is not Kind.STATIC or old not in item.text:
+                items.append(item)
+                continue
+            mapped = located(item.span, item.text)
+            begin = 0
+            while (found := item.text.find(old, begin)) >= 0:
+                if found > begin:
+                    piece = mapped.slice(begin, found)
+                    items.append(static(piece.value, piece.span))
+                place = mapped.slice(found, found + len(old)).span
+                items += [
+                    replace(part, template=place) if isinstance(part, Part) and part.kind is not Kind.STATIC else part
+                    for part in value
+                ]
+                begin = found + len(old)
+            if begin < len(item.text):
+                piece = mapped.slice(begin, len(item.text))
+                items.append(static(piece.value, piece.span))
+        return Written(tuple(items[:MAX_ITEMS]))
+
     def listing(self, name: str, span: Span, frame: Frame) -> Written:
         return written(Part(Kind.UNORDERED, Change.REQUEST, span, words=LISTINGS[name], path=frame.path))
 
@@ -476,14 +514,16 @@ class Calls(Expressions):
             case "sorted" | "dictsort" | "natsorted":
                 value = args[0] if args else NOTHING
                 if isinstance(value, Rows):
-                    return Rows(list(value.elements), span)
+                    return Rows([ordered(element) for element in value.elements], span)
+                if isinstance(value, Fields):
+                    return Rows([unknown(span)], span)
                 return ordered(value)
             case "set" | "frozenset":
                 elements = list(elements_of(args[0])) if args else []
                 return Rows(elements, span, set_part(span, frame.path))
-            case "list" | "tuple" | "deque" | "iter" if args and isinstance(args[0], Rows):
+            case "list" | "tuple" | "iter" if args and isinstance(args[0], Rows):
                 return Rows(list(args[0].elements), args[0].span, args[0].unordered)
-            case "list" | "tuple" | "deque" if not args:
+            case "list" | "tuple" if not args:
                 return Rows([], span)
             case "deque":
                 return self.deque(node, args, kwargs, span, frame)
@@ -562,9 +602,11 @@ class Calls(Expressions):
                 return written(replace(part, span=span, origin=part.origin or part.span, via=f"{name}()"))
         if passed and all(part.kind is Kind.STATIC for part in passed) and set(words_of(name)) & LOADS:
             return written(Part(Kind.STATIC, Change.PROCESS, span))
-        if receiver is not None and receiver.single is not None and receiver.single.kind in (Kind.USER, Kind.RETRIEVAL):
-            return written(receiver.single.at(span))
-        return unknown(span)
+        own = receiver.single if receiver is not None else None
+        if own is not None and own.kind in (Kind.USER, Kind.RETRIEVAL, Kind.IDENTIFIER, Kind.RANDOM, Kind.COUNTER):
+            return written(own.at(span))
+        remote = chat.remote(node)
+        return written(Part(Kind.UNKNOWN, Change.REQUEST, span, words=remote or "", path=frame.path))
 
     def dumped(self, node: ast.Call, args: list[Value], kwargs: dict[str, Value], span: Span, frame: Frame) -> Value:
         """``json.dumps``: the order of keys is that of the dictionary unless they are sorted."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kvgate.prompts.part import Change, Item, Kind, Message, Part, static
 from kvgate.prompts.python.values import Fields, Method, Rows, Template, Value, Written, entering, items_of, written
-from kvgate.prompts.vocabulary import is_history_name, words_of
+from kvgate.prompts.vocabulary import words_of
 from kvgate.records import record
 from kvgate.source.text import Span
 
@@ -54,11 +55,17 @@ _MEDIA_TYPES: Final = frozenset(
 
 @record
 class ArgumentPlaces:
-    """Places of a call's arguments by keyword or index; of the call itself by the empty text."""
+    """Places of a call's arguments by keyword or index; of the call itself by the empty text.
+
+    Attributes:
+        fixed: the one place of everything, inside an f-string.
+        spread: places of keywords that came in a dictionary (``**context``).
+    """
 
     node: ast.Call
     places: Places
     fixed: Span | None
+    spread: Mapping[str, Span]
 
     def get(self, key: str, default: Span | None = None) -> Span | None:
         if self.fixed is not None:
@@ -71,7 +78,7 @@ class ArgumentPlaces:
         for keyword in self.node.keywords:
             if keyword.arg == key:
                 return self.places.span(keyword.value)
-        return default
+        return self.spread.get(key, default)
 
     def __getitem__(self, key: str) -> Span:
         """The place of an argument; the call's where it came in a dictionary."""
@@ -304,5 +311,20 @@ def unstable_subject(node: ast.expr | None) -> str | None:
     return None
 
 
-def is_history_target(name: str) -> bool:
-    return is_history_name(name)
+_ROWS: Final = frozenset({"fetchall", "fetchmany", "fetch", "scalars", "all", "find", "scan", "aggregate"})
+_HTTP: Final = frozenset({"requests", "httpx", "response", "resp", "res", "session", "http", "client", "get", "r"})
+_STORES: Final = frozenset({"db", "session", "cursor", "conn", "connection", "collection", "query", "execute", "table"})
+
+
+def remote(node: ast.Call) -> str | None:
+    """Whether a call lists what another machine holds, in whatever order that gives, with why."""
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    name = node.func.attr
+    source = ast.unparse(node.func.value).lower()
+    words = set(words_of(source.replace("(", " ").replace(".", " ")))
+    if name == "json" and words & _HTTP:
+        return "what a server lists, in an order that nobody promises"
+    if name in _ROWS and words & _STORES and "order" not in source and "sort" not in source:
+        return "rows of a query without an order"
+    return None

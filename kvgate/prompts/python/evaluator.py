@@ -37,6 +37,7 @@ from kvgate.prompts.python.project import ModuleSource
 from kvgate.prompts.python.tree import (
     FunctionNode,
     annotation_text,
+    budgeted,
     counts_from_end,
     has_parameters,
     is_content,
@@ -395,7 +396,12 @@ class Evaluator(Calls):
                 if self.block(node.body, frame):
                     break
         else:
-            self.assign(node.target, self.element(over, node.iter, frame), None, frame)
+            element = self.element(over, node.iter, frame)
+            if budgeted(node) and self._is_history(over, node.iter):
+                words = "only as many of the last messages as fit"
+                span = self.span(node.iter, frame)
+                element = written(Part(Kind.CUT, Change.REQUEST, span, words=words, path=frame.path))
+            self.assign(node.target, element, None, frame)
             self.block(node.body, frame)
         frame.earlier -= names
         if unordered is not None:

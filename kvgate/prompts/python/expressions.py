@@ -352,7 +352,7 @@ class Expressions(Follower):
         if lower is None or index.upper is not None:
             return False
         defined = frame.definitions.get(lower.id) if isinstance(lower, ast.Name) else lower
-        moving = is_negative(lower)
+        moving = is_negative(lower) or self._drops_a_few(node, lower, frame)
         if not moving and defined is not None:
             moving = from_length(defined) and not in_strides(defined)
         if moving and in_strides(defined if defined is not None else lower):
@@ -366,17 +366,40 @@ class Expressions(Follower):
         subject = source_of(node.value)
         if frame.target != subject:
             return False  # cut anew for each request, whatever was kept
-        kept = lower.operand if isinstance(lower, ast.UnaryOp) else lower
+        if not isinstance(lower, ast.UnaryOp):
+            return False
+        kept = lower.operand
         for test in frame.conditions:
             limit = limit_of(test, subject)
             if limit is None:
                 continue
-            if isinstance(limit, ast.Constant) and isinstance(kept, ast.Constant):
-                low, high = kept.value, limit.value
-                if isinstance(low, int | float) and isinstance(high, int | float):
-                    return high - low >= chat.STRIDE_MESSAGES
-            return source_of(limit) != source_of(kept)
+            low, high = self._number(kept, frame), self._number(limit, frame)
+            if low is not None and high is not None:
+                return high - low >= chat.STRIDE_MESSAGES
+            # two names are two numbers; a number made from the limit is near it
+            return source_of(limit) not in source_of(kept)
         return False
+
+    def _drops_a_few(self, node: ast.Subscript, lower: ast.expr, frame: Frame) -> bool:
+        """``history = history[2:]`` where the history is too long: the oldest turn is dropped."""
+        dropped = self._number(lower, frame)
+        if dropped is None or not 0 < dropped < chat.STRIDE_MESSAGES:
+            return False
+        subject = source_of(node.value)
+        return frame.target == subject and any(limit_of(test, subject) is not None for test in frame.conditions)
+
+    def _number(self, node: ast.expr, frame: Frame) -> float | None:
+        """A number that is written out, or that a name stands for."""
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, int | float) else None
+        if isinstance(node, ast.BinOp):
+            left, right = self._number(node.left, frame), self._number(node.right, frame)
+            if left is None or right is None:
+                return None
+            return {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}.get(type(node.op))
+        value = self.expression(node, frame) if isinstance(node, ast.Name | ast.Attribute) else None
+        text = value.text if isinstance(value, Written) else None
+        return int(text) if text is not None and text.isdecimal() and len(text) < 9 else None
 
     def element(self, value: Value, node: ast.expr, frame: Frame) -> Value:
         """What a loop over a value gives."""
@@ -449,11 +472,13 @@ class Expressions(Follower):
             node=frame.node,
         )
         unordered: Part | None = None
+        known = True
         single: list[Value] | None = None
         cut: Part | None = None
         for position, generator in enumerate(node.generators):
             over = self.expression(generator.iter, inner)
             unordered = unordered or unordered_of(over)
+            known = known and isinstance(over, Rows | Fields)
             if isinstance(over, Written):
                 cut = cut or over.first(Kind.CUT)
             elements = over.elements if isinstance(over, Rows) else []
@@ -464,7 +489,7 @@ class Expressions(Follower):
                 self.expression(test, inner)
         span = self.span(node, frame)
         if isinstance(node, ast.DictComp):
-            fields = Fields(span=span, unordered=unordered, literal=unordered is None)
+            fields = Fields(span=span, unordered=unordered, literal=unordered is None and known)
             self.expression(node.key, inner)
             fields.others.append(self.expression(node.value, inner))
             return fields
@@ -529,6 +554,16 @@ class Expressions(Follower):
 
     def arithmetic(self, node: ast.BinOp, left: Value, right: Value, frame: Frame) -> Value:
         span = self.span(node, frame)
+        if isinstance(left, Rows) and isinstance(right, Rows) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub):
+            parts = [part for part in (left.unordered, right.unordered) if part is not None]
+            unordered = max(parts, key=lambda part: len(part.path), default=None)
+            return Rows([*left.elements, *right.elements], span, unordered)
+        if isinstance(left, Fields) and isinstance(right, Fields) and isinstance(node.op, ast.BitOr):
+            merged = {**left.entries, **right.entries}
+            both = left.literal and right.literal
+            return Fields(
+                merged, [*left.others, *right.others], span, unordered=left.unordered or right.unordered, literal=both
+            )
         clocks = [clock for value in (left, right) if isinstance(value, Written) and (clock := value.first(Kind.CLOCK))]
         if not clocks:
             found = [part for value in (left, right) if isinstance(value, Written) for part in parts_of(value.items)]

@@ -76,6 +76,7 @@ class Follower(ABC):
         self.followed: set[int] = set()
         self.exhausted = 0
         self.discarded: ast.expr | None = None
+        self.spread: dict[int, Mapping[str, Span]] = {}
         self._relevance: dict[int, bool] = {}
         self._reading_loops: dict[int, bool] = {}
         self._assigning: dict[tuple[int, str], list[FunctionNode]] = {}

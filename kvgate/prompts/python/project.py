@@ -63,7 +63,8 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 #: What a function holds that sends a prompt, or builds one.
 _WORDS: Final = re.compile(
-    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|template",
+    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|template"
+    r"|\.(?:a?invoke|a?generate|chat|completions?|a?complete|acompletion|create)\(",
     re.IGNORECASE,
 )
 _ROUNDS: Final = 3

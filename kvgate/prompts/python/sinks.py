@@ -248,8 +248,13 @@ class Sinks:
 
     def _check_tools(self, tools: Value, span: Span, path: tuple[str, ...]) -> None:
         unordered = tools.unordered if isinstance(tools, Rows | Fields) else None
+        if isinstance(tools, Rows) and unordered is None and len(tools.elements) == 1:
+            tools = tools.elements[0]  # made from one listing
         if isinstance(tools, Written):
             unordered = tools.first(Kind.UNORDERED)
+            single = tools.single
+            if unordered is None and single is not None and single.kind is Kind.UNKNOWN and single.words:
+                unordered = single
         if unordered is None or frozen(unordered, path):
             return
         related = ((span, "the tools that are sent"),) if unordered.span != span else ()

@@ -213,6 +213,14 @@ def without_end(node: ast.expr) -> bool:
     )
 
 
+def budgeted(node: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop takes elements from the end until something is full: ``for m in reversed(x): ... break``."""
+    backwards = isinstance(node.iter, ast.Call) and name_of(node.iter.func) == "reversed"
+    if isinstance(node.iter, ast.Subscript) and isinstance(node.iter.slice, ast.Slice):
+        backwards = negative_number(node.iter.slice.step) == -1 if node.iter.slice.step is not None else False
+    return backwards and any(isinstance(below, ast.Break) for below in ast.walk(node))
+
+
 def counts_from_end(test: ast.expr) -> bool:
     """Whether a test compares a position with the end of a list: ``i < len(messages) - 5``."""
     return any(isinstance(below, ast.Compare) and from_length(below) for below in ast.walk(test))

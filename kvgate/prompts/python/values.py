@@ -260,6 +260,9 @@ def either(values: list[Value]) -> Value:
     containers = [value for value in meaningful if isinstance(value, Rows | Fields)]
     if containers and len(containers) == len(meaningful):
         return max(containers, key=lambda value: sum(1 for _ in elements_of(value)))
+    cut = next((value for value in meaningful if isinstance(value, Written) and value.first(Kind.CUT)), None)
+    if cut is not None and containers:
+        return Rows([cut, *elements_of(containers[0])])
     others = [value for value in meaningful if not isinstance(value, Written)]
     if others:
         return others[0]
