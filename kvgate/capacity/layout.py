@@ -40,6 +40,9 @@ class CacheLayout:
     backends: tuple[str, ...]
 
 
+KNOWN_FORMATS: Final = frozenset({"auto", *ELEMENT_BYTES})
+
+
 class UnknownFormatError(ValueError):
     """A cache format whose bytes are not known; the message names it."""
 
@@ -260,7 +263,9 @@ class _Layout:
     # --- the steps
 
     def build(self) -> CacheLayout:
-        geometry, _settings = self.geometry, self.settings
+        geometry = self.geometry
+        if self.cache_dtype not in KNOWN_FORMATS:
+            raise UnknownFormatError(f"the KV-cache format {self.cache_dtype} is not known")
         self._canonical_cache_dtype()
         self._choose_block_size()
         mode = "none"

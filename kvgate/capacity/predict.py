@@ -171,7 +171,6 @@ class _Run:
             self.reasons.append(str(error))
             memory = self._memory(geometry, None, None)
             return memory, _UNKNOWN_CACHE, "unknown", self.reasons, None, {}, geometry.architecture
-        self.reasons.extend(settings.reasons)
         pool = PoolShape.of(
             groups,
             self.release,

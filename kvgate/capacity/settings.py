@@ -14,7 +14,7 @@ from typing import Any, Final
 from kvgate.capacity.backends import Capability
 from kvgate.capacity.release import Release
 from kvgate.hardware.gpu import Gpu
-from kvgate.models.geometry import ModelGeometry
+from kvgate.models.geometry import ModelGeometry, context_lengths
 from kvgate.records import record
 from kvgate.source.text import Unresolved
 
@@ -25,7 +25,7 @@ ELEMENT_BYTES: Final[Mapping[str, int]] = {
     "float32": 4, "float": 4, "half": 2, "float16": 2, "bfloat16": 2,
     "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1, "fp8_ds_mla": 1, "nvfp4_ds_mla": 1, "int8": 1, "uint8": 1,
     "int4_per_token_head": 1, "int8_per_token_head": 1, "fp8_per_token_head": 1, "turboquant_k8v4": 1,
-    "turboquant_4bit_nc": 1, "turboquant_k3v4_nc": 1, "turboquant_3bit_nc": 1, "ultraquant_4bit": 1,
+    "turboquant_4bit_nc": 1, "turboquant_k3v4_nc": 1, "turboquant_3bit_nc": 1,
     "nvfp4": 1, "nvfp4_4over6": 1,
 }  # fmt: skip
 _DTYPES: Final = {"half": "float16", "float": "float32"}
@@ -74,7 +74,6 @@ class Settings:
     capability: Capability
     assumed_gpu: bool
     cpu: bool
-    reasons: tuple[str, ...] = ()
     unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -200,18 +199,15 @@ def resolve_settings(
         value = arguments.get(name)
         return None if isinstance(value, Unresolved) else value
 
-    reasons: list[str] = []
     cpu = gpu is not None and gpu.vendor == "cpu"
     capability = (gpu.compute_capability if gpu else None) or ASSUMED_CAPABILITY
     tp = _whole(given("tensor_parallel_size"), 1)
     pp = _whole(given("pipeline_parallel_size"), 1)
     if geometry.num_heads and geometry.num_heads % tp:
         raise RefusedError(f"{geometry.num_heads} attention heads are not divisible by --tensor-parallel-size {tp}")
-    pooling = given("runner") == "pooling" or (given("runner") in (None, "auto") and geometry.runner == "pooling")
-    if given("task") in ("embed", "embedding", "classify", "score", "reward"):
-        pooling = True
+    pooling = is_pooling(geometry, given)
     dtype = model_dtype(geometry, given("dtype"), capability, pooling=pooling, cpu=cpu)
-    length, auto_fit = _model_length(geometry, given, env, reasons)
+    length, auto_fit = _model_length(geometry, release, given, env)
     speculative = given("speculative_config")
     speculative = speculative if isinstance(speculative, Mapping) else {}
     spec_tokens = _whole(speculative.get("num_speculative_tokens"), 0)
@@ -271,6 +267,8 @@ def resolve_settings(
         batches = 1
 
     stored = cache_dtype(geometry, given("kv_cache_dtype"), release)
+    if stored == "fp8_e5m2" and geometry.quantization_method == "fp8":
+        raise RefusedError("an fp8 checkpoint takes no fp8_e5m2 KV cache")
     return Settings(
         tensor_parallel_size=tp,
         pipeline_parallel_size=pp,
@@ -306,7 +304,6 @@ def resolve_settings(
         capability=capability,
         assumed_gpu=gpu is None or gpu.compute_capability is None,
         cpu=cpu,
-        reasons=tuple(reasons),
         unresolved=unresolved,
     )
 
@@ -416,10 +413,13 @@ def _serves_groups(transfer: Mapping[str, Any]) -> bool:
     return name in _HYBRID_CONNECTORS
 
 
-def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], reasons: list[str]) -> tuple[int, bool]:
+def _model_length(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], env: Mapping[str, str]
+) -> tuple[int, bool]:
     """``config/model.py:_get_and_verify_max_len``: the effective length, and whether it is fitted to the memory."""
     requested = given("max_model_len")
-    derived = geometry.derived_max_model_len
+    derived, preferred = context_lengths(geometry.text, yarn_scales=not release.at_least("0.30.0"))
+    derived = _declared_by_files(geometry, given, derived)
     window = geometry.declared_window
     if given("disable_sliding_window") and window and (derived is None or window < derived):
         derived = window
@@ -435,9 +435,42 @@ def _model_length(geometry: ModelGeometry, given: Any, env: Mapping[str, str], r
         return requested, False
     if derived is None:
         return 2048, auto
-    if geometry.auto_max_model_len and geometry.auto_max_model_len != geometry.derived_max_model_len:
-        return min(geometry.auto_max_model_len, derived), auto
+    if preferred is not None and release.at_least("0.11.1"):
+        return min(preferred, derived), auto
     return derived, auto
+
+
+_SENTENCE_FILES: Final = (
+    "sentence_bert_config.json", "sentence_roberta_config.json", "sentence_distilbert_config.json",
+    "sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+)  # fmt: skip
+
+
+def _declared_by_files(geometry: ModelGeometry, given: Callable[[str], Any], derived: int | None) -> int | None:
+    """What a sentence encoder's own files say of its length (``transformers_utils/config.py``)."""
+    if is_pooling(geometry, given) and geometry.config.get("position_embedding_type") == "absolute":
+        most = geometry.files.get("tokenizer_config.json", {}).get("model_max_length")
+        if isinstance(most, (int, float)):
+            derived = int(most) if derived is None else min(derived, int(most))
+    for name in _SENTENCE_FILES:
+        declared = geometry.files.get(name, {})
+        if "max_seq_length" in declared and "do_lower_case" in declared:
+            return int(declared["max_seq_length"])
+    return derived
+
+
+def is_pooling(geometry: ModelGeometry, given: Callable[[str], Any]) -> bool:
+    """Whether the server embeds or classifies instead of generating (``ModelConfig._get_runner_type``)."""
+    if given("task") in ("embed", "embedding", "classify", "score", "reward"):
+        return True
+    if given("convert") in ("embed", "classify", "reward"):
+        return True
+    runner = given("runner")
+    if runner not in (None, "auto"):
+        return bool(runner == "pooling")
+    # Repositories of sentence encoders name their modules beside the configuration.
+    return geometry.runner == "pooling" or "config_sentence_transformers.json" in geometry.files
 
 
 def _chunked_by_default(

@@ -16,7 +16,7 @@ from kvgate.models.configuration import complete_configuration, rope_parameters
 from kvgate.models.model import Model
 from kvgate.records import record
 
-__all__ = ["Family", "Layer", "ModelGeometry", "State", "UnknownModelError", "read_geometry"]
+__all__ = ["Family", "Layer", "ModelGeometry", "State", "UnknownModelError", "context_lengths", "read_geometry"]
 
 
 @record
@@ -163,7 +163,7 @@ def read_geometry(
     text_type = str(text.get("model_type") or "")
     quantization = _quantization(config)
     uses_mla = _uses_mla(text, text_type)
-    derived, auto = _lengths(text)
+    derived, auto = context_lengths(text)
     kinds = text.get("layer_types")
     window = text.get("sliding_window")
     everywhere = kinds is None or all(kind == "sliding_attention" for kind in kinds)
@@ -295,8 +295,14 @@ def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _lengths(text: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """vLLM 0.32.0 ``config/model.py:_get_and_verify_max_len``."""
+def context_lengths(text: Mapping[str, Any], *, yarn_scales: bool = False) -> tuple[int | None, int | None]:
+    """The context that a configuration implies, and what ``--max-model-len`` defaults to.
+
+    vLLM 0.32.0 ``config/model.py:_get_and_verify_max_len``.
+
+    Args:
+        yarn_scales: YaRN multiplies its original length (releases before 0.30); since, the declared one holds.
+    """
     lengths = [text[key] for key in _LENGTH_KEYS if isinstance(text.get(key), (int, float))]
     if not lengths:
         return None, None
@@ -305,7 +311,11 @@ def _lengths(text: Mapping[str, Any]) -> tuple[int | None, int | None]:
     if ropes and "gemma3" not in str(text.get("model_type")):
         factor: float | None = 1.0
         for rope in ropes:
-            if rope.get("rope_type", "default") not in _SCALED_ROPE:
+            kind = rope.get("rope_type", "default")
+            if yarn_scales and kind == "yarn" and rope.get("original_max_position_embeddings"):
+                derived = float(rope["original_max_position_embeddings"])
+                factor = rope.get("factor", factor)
+            elif kind not in _SCALED_ROPE:
                 factor = rope.get("factor", factor)
         derived *= factor or 1.0
     auto = derived
