@@ -255,7 +255,8 @@ def with_refusals(prediction: Prediction, parsed: ParsedArguments) -> Prediction
 
     A refusal by a release whose table was read, for a declared version, is certain; by an assumed one it is likely.
     """
-    refusals = [problem for problem in parsed.problems if problem.refused]
+    # words that the files do not determine are no refusal: nobody knows what they are
+    refusals = [problem for problem in parsed.problems if problem.refused and problem.kind != "unresolved-words"]
     if not refusals:
         return prediction
     certain = prediction.vllm_basis == "declared" and any(problem.certain for problem in refusals)
