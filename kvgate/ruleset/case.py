@@ -258,6 +258,8 @@ class Case:
 
 
 _SIZE: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)[bB](?![A-Za-z0-9])")
+#: Names whose figure is not the number of their own parameters: drafters of a model, experts beside an active size.
+_NO_SIZE: Final = re.compile(r"speculator|eagle|medusa|dflash|draft|[-_]mtp|\d+B-\d+E\b|\.gguf|lora", re.IGNORECASE)
 _FOUR_BITS: Final = re.compile(
     r"awq|gptq|int4|w4a16|nvfp4|mxfp4|[-_]fp4|4[-_]?bit|[-_]4b?it|bnb|q4_|gpt-oss|quantized\.w4", re.I
 )
@@ -266,8 +268,10 @@ _EIGHT_BITS: Final = re.compile(r"fp8|int8|w8a8|w8a16|8[-_]?bit|q8_", re.I)
 
 def weight_bytes_of_name(name: str | None) -> int | None:
     """Bytes of the weights by the number of parameters and the format in a model's name, None where it has none."""
-    found = _SIZE.search(name.rpartition("/")[2].replace("_", "-")) if name else None
-    if found is None or name is None:
+    if name is None or _NO_SIZE.search(name):
+        return None
+    found = _SIZE.search(name.rpartition("/")[2].replace("_", "-"))
+    if found is None:
         return None
     billions = float(found[2]) * int(found[1] or 1)
     bytes_each = 0.56 if _FOUR_BITS.search(name) else 1.05 if _EIGHT_BITS.search(name) else 2

@@ -173,6 +173,9 @@ def max_model_len_fits(case: Case, params: NoParams) -> Iterator[Draft]:
         return
     cache, available = prediction.kv_cache, prediction.memory.kv_cache_available
     held, length = cache.max_concurrency, cache.max_model_len
+    low = pool_figure(prediction, "max_concurrency", Bound.LOW)
+    if held is not None and min(held, low if low is not None else held) >= 1:
+        return  # whatever keeps it from starting, it is not the length
     if cache.num_gpu_blocks is None or not held or length is None or cache.bytes_per_block is None:
         return
     if case.argument("max_model_len") in (-1, "auto"):

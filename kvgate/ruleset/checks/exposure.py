@@ -126,7 +126,7 @@ def trusted_code(case: Case, params: NoParams) -> Iterator[Draft]:
 #: Values that stand for a secret and are none.
 _PLACEHOLDER: Final = re.compile(
     r"^$|^\*+$|^<.*>$|^\{\{.*\}\}$|\$[{(A-Za-z]|empty|change[-_ ]?me|your|xxx+|dummy|example|none|null|token-abc123"
-    r"|test|placeholder"
+    r"|test|placeholder|redact|censor|hidden"
     r"|replace|secret|todo|sk-?(?:local|fake|1234|no-key|xxx)|^\.+$|^hf_x*$|^-$|insert|fake|local|abc123|my[-_]|some[-_]",
     re.IGNORECASE,
 )

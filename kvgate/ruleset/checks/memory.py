@@ -88,7 +88,13 @@ def utilization(case: Case, params: Utilization) -> Iterator[Draft]:
     else:
         values["left"] = f"{(1 - share) * 100:.3g}% of the GPU"
     values["why"] = f": {listed(reasons)}" if reasons else ""
-    yield Draft(variant="drafting" if drafting and share < params.most else None, values=values, ceiling=ceiling)
+    by_release = (graphs or drafting) and share < params.most
+    yield Draft(
+        variant="drafting" if drafting and share < params.most else None,
+        values=values,
+        rests_on=("vllm_version",) if by_release else (),
+        ceiling=ceiling,
+    )
 
 
 def _beside_budget(case: Case, params: Utilization, total: int | None, *, eager: bool, counted: bool) -> Iterator[str]:

@@ -280,14 +280,15 @@ def _shares_through(case: Case) -> str | None:
 
 
 def _other_block_size(scene: Scene, case: Case) -> Iterator[Draft]:
-    from kvgate.manifests.objects import distance
+    from kvgate.manifests.objects import distance, nearest
 
     size = case.argument("block_size")
     if case.is_unresolved("block_size"):
         return
     effective = size if isinstance(size, int) else case.integer("block_size")
     for file in scene.files.values():
-        if distance(file.path, case.unit.path) > 2:
+        near = nearest(scene.cases, file.path, lambda other: other.unit.path)
+        if case not in near or distance(file.path, case.unit.path) > 2:
             continue
         for pattern, router in ((_INDEXER_BLOCK, "the router's index"), (_ROUTER_BLOCK, "the router")):
             match = pattern.search(file.text)

@@ -71,6 +71,8 @@ def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
         at="arg:gpu_memory_utilization",
         case=first,
         values=_values(found, values, gpus),
+        # a file with many servers on one GPU is more often a list to choose from than something that is started whole
+        ceiling=Severity.WARNING if len(found) > 2 else None,
         related=tuple((_place(case), "on the same GPU") for case in others),
     )
 
@@ -117,7 +119,8 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
             if pod is not None:
                 groups.setdefault(("pod", id(pod.spec)), []).append(case)
         else:
-            groups.setdefault(("script", unit.path), []).append(case)
+            # steps of a pipeline follow each other; commands of one script may run side by side
+            groups.setdefault(("script", unit.path, id(unit.node)), []).append(case)
     return [group for group in groups.values() if group]
 
 

@@ -16,7 +16,7 @@ from kvgate.ruleset.checks.memory import available
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 from kvgate.ruleset.words import amount
-from kvgate.source.text import Span
+from kvgate.source.text import SourceFile, Span
 
 
 @check("budget-below-length", values=("budget", "length", "set_by", "release"))
@@ -179,54 +179,67 @@ _SHARE: Final = 0.5
 @check("client-tokens", values=("name", "asked", "length", "rest", "needed", "sum", "server"), scope="tree")
 def client_tokens(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Clients ask for more tokens than the server's context leaves."""
-    from kvgate.manifests.objects import distance
+    from kvgate.manifests.objects import nearest
 
-    for case in scene.cases:
-        length = case.argument("max_model_len")
-        if not isinstance(length, int) or length <= 0:
-            length = case.integer("max_model_len")
-        if length is None or length <= 0:
+    for file in scene.files.values():
+        found = [match for match in _MAX_TOKENS.finditer(file.text) if _is_answer(scene, file, match)]
+        if not found:
             continue
-        prompt = case.plan.workload.prompt_tokens if case.plan.workload is not None else None
-        for file in scene.files.values():
-            if len(scene.cases) > 1 and distance(file.path, case.unit.path) > 2:
-                continue
-            for match in _MAX_TOKENS.finditer(file.text):
-                asked = int(match["value"].replace("_", ""))
-                if _NOT_OUTPUT.search(match["name"]) or _in_comment(file.text, match.start()):
-                    continue
-                span = Span(file, match.start(), match.end())
-                if _inside(case, span):
-                    continue
-                values = {
-                    "name": match["name"],
-                    "asked": asked,
-                    "length": length,
-                    "rest": length - asked,
-                    "needed": prompt,
-                    "sum": "",
-                    "server": f"{case.unit.path}:{case.unit.span.line}",
-                }
-                chunks = _retrieved(file.text)
-                if asked >= length:
-                    variant = None
-                elif prompt is not None and prompt + asked > length:
-                    variant = "prompt"
-                elif chunks is not None and chunks[0] * chunks[1] + asked > length:
-                    variant = "retrieval"
-                    values["needed"] = chunks[0] * chunks[1]
-                    values["sum"] = f"{chunks[0]} chunks of {amount(chunks[1])} tokens"
-                elif asked > _SHARE * length:
-                    variant = "little-left"
-                else:
-                    continue
-                yield Draft(
-                    at=span,
-                    case=case,
-                    variant=variant,
-                    values=values,
-                    related=(("arg:max_model_len", "the server's context"),),
-                )
+        near = nearest(scene.cases, file.path, lambda case: case.unit.path)
+        lengths = [(_context(case) or 0, case) for case in near]
+        length, case = max(lengths, key=lambda pair: pair[0], default=(0, None))
+        if case is None or length <= 0:
+            continue
+        for match in found:
+            draft = _asked(case, length, file, match)
+            if draft is not None:
+                yield draft
+
+
+def _context(case: Case) -> int | None:
+    length = case.argument("max_model_len")
+    return length if isinstance(length, int) and length > 0 else case.integer("max_model_len")
+
+
+def _is_answer(scene: Scene, file: SourceFile, match: re.Match[str]) -> bool:
+    """Whether a number is what a client asks for: no other limit, no comment, none of a server's own arguments."""
+    if _NOT_OUTPUT.search(match["name"]) or _in_comment(file.text, match.start()):
+        return False
+    span = Span(file, match.start(), match.end())
+    return not any(_inside(case, span) for case in scene.cases if case.unit.span.file is file)
+
+
+def _asked(case: Case, length: int, file: SourceFile, match: re.Match[str]) -> Draft | None:
+    asked = int(match["value"].replace("_", ""))
+    prompt = case.plan.workload.prompt_tokens if case.plan.workload is not None else None
+    chunks = _retrieved(file.text)
+    values: dict[str, Any] = {
+        "name": match["name"],
+        "asked": asked,
+        "length": length,
+        "rest": length - asked,
+        "needed": prompt,
+        "sum": "",
+        "server": f"{case.unit.path}:{case.unit.span.line}",
+    }
+    if asked >= length:
+        variant = None
+    elif prompt is not None and prompt + asked > length:
+        variant = "prompt"
+    elif chunks is not None and chunks[0] * chunks[1] + asked > length:
+        variant = "retrieval"
+        values |= {"needed": chunks[0] * chunks[1], "sum": f"{chunks[0]} chunks of {amount(chunks[1])} tokens"}
+    elif asked > _SHARE * length:
+        variant = "little-left"
+    else:
+        return None
+    return Draft(
+        at=Span(file, match.start(), match.end()),
+        case=case,
+        variant=variant,
+        values=values,
+        related=(("arg:max_model_len", "the server's context"),),
+    )
 
 
 def _inside(case: Case, span: Span) -> bool:
@@ -261,10 +274,16 @@ def prefill_decode(scene: Scene, params: NoParams) -> Iterator[Draft]:
     for prefill in scene.cases:
         if role(prefill) != "prefill":
             continue
-        near = [case for case in decoders if distance(case.unit.path, prefill.unit.path) <= 0]
-        decode = next((case for case in near if _deployment(case) == _deployment(prefill)), near[0] if near else None)
-        if decode is None:
+        same = [case for case in decoders if case.unit.path == prefill.unit.path]
+        beside = [
+            case
+            for case in decoders
+            if distance(case.unit.path, prefill.unit.path) == 0 and _deployment(case) == _deployment(prefill)
+        ]
+        partners = [case for case in same if _deployment(case) == _deployment(prefill)] or same or beside
+        if len(partners) != 1:
             continue
+        (decode,) = partners
         for what, at, left, right in _differences(prefill, decode):
             yield Draft(
                 at=at,
