@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kvgate.manifests.formats import FORMAT_SUFFIXES, format_of_name
 from kvgate.records import record
 from kvgate.source.text import SourceFile
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES: Final = 5_000_000
 MAX_DIRECTORY_DEPTH: Final = 60
-SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+MAX_SCRIPT_BYTES: Final = 200_000
+SUFFIXES: Final = FORMAT_SUFFIXES
 
 # Directories that hold other people's files or none of the project's own.
 SKIPPED_DIRECTORIES: Final = frozenset(
@@ -53,13 +55,20 @@ class Collection:
 class _Collector:
     root: Path
     exclude: pathspec.GitIgnoreSpec | None
+    suffixes: frozenset[str] | None = None
     files: dict[str, SourceFile] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
 
 
-def collect(paths: Sequence[Path | str], root: Path, *, exclude: Iterable[str] = ()) -> Collection:
+def collect(
+    paths: Sequence[Path | str],
+    root: Path,
+    *,
+    exclude: Iterable[str] = (),
+    suffixes: frozenset[str] | None = None,
+) -> Collection:
     """Files below the given paths.
 
     A file that is named is always read; a directory is walked in sorted order, without what its ``.gitignore`` files
@@ -69,9 +78,11 @@ def collect(paths: Sequence[Path | str], root: Path, *, exclude: Iterable[str] =
         paths: files and directories; relative ones count from the current directory.
         root: what the shown paths are relative to.
         exclude: patterns in the manner of ``.gitignore``, relative to the root.
+        suffixes: endings (lower case, with their dot) of the files of a directory that are wanted, whatever they hold;
+            None takes those that may start vLLM.
     """
     patterns = list(exclude)
-    collector = _Collector(_resolved(root), _spec(patterns) if patterns else None)
+    collector = _Collector(_resolved(root), _spec(patterns) if patterns else None, suffixes)
     for path in paths:
         place = Path(path)
         if place.is_dir():
@@ -147,7 +158,7 @@ def _walk(collector: _Collector, top: Path) -> None:
                 skipped = entry.name in SKIPPED_DIRECTORIES or _excluded(collector, path, True)
                 if not skipped and not ignores.ignored(real / entry.name, True):
                     below.append((path, depth + 1))
-            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+            elif _is_wanted(collector, entry.name):
                 if _excluded(collector, path, False) or ignores.ignored(real / entry.name, False):
                     continue
                 if entry.is_symlink() and not _resolved(path).is_relative_to(boundary):
@@ -155,6 +166,13 @@ def _walk(collector: _Collector, top: Path) -> None:
                     continue
                 _take(collector, path, named=False)
         stack.extend(reversed(below))
+
+
+def _is_wanted(collector: _Collector, name: str) -> bool:
+    """Whether a file of a directory is looked at, by its name."""
+    if collector.suffixes is not None:
+        return os.path.splitext(name)[1].lower() in collector.suffixes
+    return format_of_name(name) is not None or "." not in name
 
 
 def _excluded(collector: _Collector, path: Path, is_directory: bool) -> bool:
@@ -184,8 +202,8 @@ def _take(collector: _Collector, path: Path, *, named: bool) -> None:
     except OSError as error:
         collector.left_out[shown] = f"cannot be read: {_reason(error)}"
         return
-    if not named and shown.lower().endswith(".json") and not _may_be_manifest(data):
-        return  # most JSON is data of other programs
+    if not named and collector.suffixes is None and not _may_matter(shown, data):
+        return
     try:
         file = SourceFile.from_bytes(shown, data)
     except UnicodeDecodeError:
@@ -199,8 +217,18 @@ def _take(collector: _Collector, path: Path, *, named: bool) -> None:
     collector.files[shown] = file
 
 
-def _may_be_manifest(data: bytes) -> bool:
-    return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
+def _may_matter(path: str, data: bytes) -> bool:
+    """Whether a file that was found rather than named may start vLLM; most JSON and most code is about other things."""
+    form = format_of_name(path)
+    if form == "yaml":
+        if not path.lower().endswith(".json"):
+            return True
+        if path.endswith("/model.json"):  # engine arguments of Triton's vLLM backend
+            return b'"gpu_memory_utilization"' in data or b'"tensor_parallel_size"' in data
+        return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
+    if form is None and not (data.startswith(b"#!") and len(data) <= MAX_SCRIPT_BYTES):
+        return False
+    return b"vllm" in data.lower()
 
 
 def _reason(error: OSError) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvgate.records import record
+from kvgate.shell.command import basename
 from kvgate.source.text import Word
 
 
@@ -65,26 +66,21 @@ class Entry:
 
 def find_entry(words: Sequence[Word]) -> Entry | None:
     """The first place where a command line starts vLLM; wrappers before it do not matter, other programs do."""
-    if not words or _base(words[0]) in _NO_LAUNCHERS:
+    if not words or basename(words[0]) in _NO_LAUNCHERS:
         return None
     for index, word in enumerate(words):
-        if not word.resolved:
-            continue
-        entry = _program(words, index) or _python(words, index)
+        entry = _program(words, index) or (_python(words, index) if word.resolved else None)
         if entry:
             return entry
     return None
 
 
-def _base(word: Word) -> str:
-    return word.value.rpartition("/")[2]
-
-
 def _program(words: Sequence[Word], index: int) -> Entry | None:
+    name = basename(words[index]).removesuffix(".exe")
     for point in ENTRY_POINTS:
         if point.module:
             continue
-        if _base(words[index]).removesuffix(".exe") == point.words[0] and _follow(words, index + 1, point.words[1:]):
+        if name == point.words[0] and _follow(words, index + 1, point.words[1:]):
             return Entry(point, index, index + len(point.words))
     return None
 
@@ -108,7 +104,7 @@ def _module(words: Sequence[Word], first: int, at: int, name: str) -> Entry | No
         if name == point.words[0] or (name.endswith("." + point.words[0]) and "." in point.words[0]):
             begin = first
             for back in range(first - 1, -1, -1):
-                if _PYTHON.fullmatch(_base(words[back])):
+                if _PYTHON.fullmatch(basename(words[back])):
                     begin = back
                     break
             return Entry(point, begin, at + len(point.words))
@@ -192,7 +188,7 @@ def is_other_program(image: str) -> bool:
 # -- arguments without a command ---------------------------------------------------------------------------------------
 
 # Flags that vLLM has and that other servers, routers and sidecars do not share under that name.
-_VLLM_FLAGS: Final = frozenset(
+VLLM_FLAGS: Final = frozenset(
     {
         "block-size", "enable-auto-tool-choice", "enable-chunked-prefill", "enable-expert-parallel", "enable-lora",
         "enable-prefix-caching", "enforce-eager", "gpu-memory-utilization", "kv-cache-dtype", "kv-transfer-config",
@@ -216,7 +212,7 @@ def names_model(words: Sequence[Word]) -> bool:
 
 def count_vllm_flags(words: Sequence[Word]) -> int:
     """How many different flags that only vLLM has are among the words."""
-    return len({name for word in words if (name := flag_name(word)) in _VLLM_FLAGS})
+    return len({name for word in words if (name := flag_name(word)) in VLLM_FLAGS})
 
 
 def speaks_vllm(words: Sequence[Word], *, named: bool) -> bool:

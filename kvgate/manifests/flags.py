@@ -15,10 +15,13 @@ from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_n
 _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,3})?")
 
 
-def words_of_entries(entries: Iterable[Entry], *, skip: frozenset[str] = frozenset()) -> list[Word]:
+def words_of_entries(
+    entries: Iterable[Entry], *, skip: frozenset[str] = frozenset(), spread: bool = False
+) -> list[Word]:
     """``max_model_len: 4096`` as ``--max-model-len 4096``, ``enforce_eager: true`` as a bare flag.
 
-    Mappings and lists become JSON, as vLLM's own reader of ``--config`` files and Ray's ``engine_kwargs`` mean them.
+    Mappings become JSON, and so do lists, as Ray's ``engine_kwargs`` mean them; with ``spread`` a list becomes several
+    words, as in vLLM's own ``--config`` files.
     """
     words: list[Word] = []
     for entry in entries:
@@ -30,7 +33,9 @@ def words_of_entries(entries: Iterable[Entry], *, skip: frozenset[str] = frozens
         key = entry.key.text
         flag = Text.join([Text.at(prefix, entry.key.span), _dashed(key)])
         words.append(Word(flag))
-        if truth is None and not is_null(value):
+        if spread and isinstance(value, Sequence):
+            words += [word_of_node(item) for item in value.items]
+        elif truth is None and not is_null(value):
             words.append(word_of_node(value))
     return words
 

@@ -73,6 +73,7 @@ class Container:
         service: it keeps running (no Job).
         find: texts of files by their path inside the container.
         managed: a controller starts vLLM in it with these arguments unless it has a command of its own.
+        serves: it exists to serve, so that a script which is not at hand starts vLLM if it says so in any way.
     """
 
     command: tuple[Word, ...] | None
@@ -85,6 +86,7 @@ class Container:
     service: bool = True
     find: Find | None = None
     managed: bool = False
+    serves: bool = False
 
 
 @record
@@ -165,15 +167,24 @@ def why_unread(container: Container) -> str | None:
     return f"{script.value}, which a vLLM image runs here, is not among the files read"
 
 
-def starts_of_script(text: Text | Value, environment: Mapping[str, Value], find: Find | None = None) -> list[Start]:
+def starts_of_script(
+    text: Text | Value,
+    environment: Mapping[str, Value],
+    find: Find | None = None,
+    *,
+    arguments: Sequence[Word] | None = None,
+) -> list[Start]:
     """The vLLM servers that a whole shell script starts.
+
+    Args:
+        arguments: what it is started with; None when nobody knows.
 
     Raises:
         TooLargeError: the script is beyond the bounds within which scripts are read.
     """
     from kvgate.shell.script import commands
 
-    return starts_of_commands(commands(text, environment, find=find), find)
+    return starts_of_commands(commands(text, environment, find=find, arguments=arguments), find)
 
 
 def starts_of_commands(found: Sequence[Command], find: Find | None = None) -> list[Start]:
@@ -238,7 +249,9 @@ def _of_command(
     if script is None or not container.accelerated or not container.service:
         return []
     model = _model_variable(container)
-    if model is None or not (is_vllm_image(image) or "vllm" in script.value.lower()):
+    if model is None and not container.serves:
+        return []
+    if not (is_vllm_image(image) or "vllm" in script.value.lower() or (container.serves and container.named)):
         return []
     unknown = Unresolved(script.value, "the script is not among the files read")
     return [_start((Word(script.text, (unknown,), splits=True),), script.value, False, container, model=model)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from kvgate.manifests.formats import Format, format_of
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
 from kvgate.manifests.tree import Tree, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
@@ -17,7 +18,8 @@ from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
 _MATTERS: Final = re.compile(
-    r"vllm|serveConfigV2|llm_configs|--(?:max[-_]model[-_]len|gpu[-_]memory[-_]util|tensor[-_]parallel|kv[-_]cache[-_]dtype|max[-_]num[-_])",
+    r"vllm|serveConfigV2|llm_configs"
+    r"|(?:max[-_]?model[-_]?len|gpu[-_]?memory[-_]?util|tensor[-_]?parallel[-_]?size|kv[-_]cache[-_]dtype|--max[-_]num[-_])",
     re.IGNORECASE,
 )
 _STARTS: Final = re.compile(
@@ -30,6 +32,8 @@ _PLAIN_KINDS: Final = frozenset(
         "PersistentVolumeClaim", "PodDisruptionBudget", "Secret", "Service", "ServiceAccount",
     }
 )  # fmt: skip
+# Kinds of units that may be a part of another one.
+_PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
 _VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
 
 
@@ -62,7 +66,22 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    return Reading(tuple(_distinct(units)), tuple(unread))
+    return Reading(tuple(_distinct(_without_parts(tree, units))), tuple(unread))
+
+
+def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without those of files that another unit's command line comes from: a script that a manifest mounts."""
+    if not any(unit.path in tree.used for unit in units):
+        return units
+    elsewhere = {
+        piece.span.path
+        for unit in units
+        for word in unit.words
+        for piece in word.text.pieces
+        if piece.span.path != unit.path
+    }
+    parts = tree.used & elsewhere
+    return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
 
 
 class Kustomize:
@@ -104,6 +123,10 @@ class Kustomize:
 
 def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     """The serve units of one file."""
+    form = format_of(file.path, file.text)
+    if form != "yaml":
+        yield from _read_code(tree, file, form)
+        return
     if is_go_template(file.text):
         match = _VLLM.search(file.text)
         if match and "containers:" in file.text:
@@ -114,6 +137,33 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
     yield from _problems(stream)
     for document in stream.documents:
         yield from _read_document(tree, file, document, kustomize)
+
+
+def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit | Unread]:
+    if form == "shell":
+        from kvgate.manifests.scripts import read_script
+
+        yield from read_script(tree, file)
+    elif form == "dockerfile":
+        from kvgate.manifests.dockerfile import read_dockerfile
+
+        yield from read_dockerfile(tree, file)
+    elif form == "systemd":
+        from kvgate.manifests.systemd import read_systemd
+
+        yield from read_systemd(tree, file)
+    elif form in ("batch", "powershell"):
+        from kvgate.manifests.batch import read_batch
+
+        yield from read_batch(tree, file, form)
+    elif form == "make":
+        from kvgate.manifests.makefile import read_makefile
+
+        yield from read_makefile(tree, file)
+    elif form == "python":
+        from kvgate.manifests.python_code import read_python
+
+        yield from read_python(tree, file)
 
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
@@ -135,6 +185,11 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
 
         yield from read_compose(tree, file, document)
     else:
+        from kvgate.manifests.vllm_config import is_vllm_config, read_vllm_config
+
+        if is_vllm_config(document, file.path):
+            yield from read_vllm_config(file, document)
+            return
         from kvgate.manifests.scripted import read_scripted
 
         yield from read_scripted(tree, file, document)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
-from kvgate.manifests.launch import environment_of, find_requirement, starts_of_script
+from kvgate.manifests.launch import find_requirement, starts_of_script
+from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
@@ -57,33 +58,23 @@ def _units(file: SourceFile, document: Mapping, kind: str, script: Script) -> It
         return
     count = scalar_int(script.replicas)
     requirement = find_requirement([script.text.text, *([script.setup] if script.setup is not None else [])])
+    around = Surroundings(
+        file=file,
+        kind=kind,
+        names=(script.name,),
+        variables=script.variables,
+        spans=script.spans,
+        image=script.image,
+        devices=script.devices,
+        hints=script.hints,
+        replicas=count,
+        replicas_span=script.replicas.span if script.replicas is not None and count is not None else None,
+        node=script.node,
+        document=document,
+        requirement=requirement,
+    )
     for number, start in enumerate(starts):
-        parts = [file.path, script.name, str(number + 1) if number else ""]
-        yield ServeUnit(
-            id="/".join(part for part in parts if part),
-            path=file.path,
-            span=start.span,
-            kind=kind,
-            name=script.name,
-            container=None,
-            namespace=None,
-            words=start.words,
-            positional_model=start.positional_model,
-            entry=start.entry,
-            image=script.image,
-            environment=environment_of(script.variables, script.spans, start.environment),
-            gpu_requests=script.devices,
-            node_hints=script.hints,
-            replicas=count,
-            replicas_span=script.replicas.span if script.replicas is not None and count is not None else None,
-            annotations={},
-            shared_memory=None,
-            node=script.node,
-            document=document,
-            storage_model=start.storage_model,
-            notes=start.notes,
-            requirement=requirement,
-        )
+        yield unit_of(start, around, number)
 
 
 def _variables(*holders: Node | None) -> tuple[dict[str, Value], dict[str, Span]]:

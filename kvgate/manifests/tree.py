@@ -52,6 +52,9 @@ class Tree:
         files: files of the run.
         root: directory to which their paths are relative; None when there is none (a snapshot).
         lookup: reads another file of the same tree by its path; by default below ``root``, never outside.
+
+    Attributes:
+        used: paths of files that others run, mount or hand to vLLM.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Tree:
         self._lookup = lookup
         self._streams: dict[str, YamlStream] = {}
         self._side: dict[str, SourceFile | None] = {}
+        self.used: set[str] = set()
         self._config_maps: list[ConfigMap] | None = None
         self._autoscalers: list[Autoscaler] | None = None
 
@@ -83,6 +87,13 @@ class Tree:
         if path not in self._side:
             self._side[path] = self._lookup(path) if self._lookup else self._read(path)
         return self._side[path]
+
+    def use(self, path: str) -> SourceFile | None:
+        """A file that another one runs, mounts or hands to vLLM: what it starts is started there."""
+        found = self.read(path)
+        if found is not None:
+            self.used.add(found.path)
+        return found
 
     def _read(self, path: str) -> SourceFile | None:
         if self._root is None or path.startswith(("../", "/")) or path == "..":
@@ -272,14 +283,20 @@ _ENV_LINE: Final = (
 
 def read_env_file(file: SourceFile) -> dict[str, Value]:
     """Variables of an ``.env`` file, as Compose reads them: quotes, comments, references to earlier variables."""
+    return read_env_text(Text.of_span(Span(file, 0, len(file.text))))
+
+
+def read_env_text(text: Text) -> dict[str, Value]:
+    """Variables in a text of that form, see :func:`read_env_file`."""
     from kvgate.shell.expand import interpolate
 
     values: dict[str, Value] = {}
-    if len(file.text) > MAX_ENV_CHARACTERS or any(len(line) > MAX_ENV_LINE for line in file.text.splitlines()):
+    written = text.value
+    if len(written) > MAX_ENV_CHARACTERS or any(len(line) > MAX_ENV_LINE for line in written.splitlines()):
         return values
-    for match in re.finditer(_ENV_LINE, file.text, re.MULTILINE):
+    for match in re.finditer(_ENV_LINE, written, re.MULTILINE):
         group = "double" if match["double"] is not None else "single" if match["single"] is not None else "plain"
-        value = Value(Text.of_span(Span(file, match.start(group), match.end(group))))
+        value = Value(text.slice(match.start(group), match.end(group)))
         if group == "plain" and value.value.startswith("#"):
             value = value.slice(0, 0)
         if group != "single":

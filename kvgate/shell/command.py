@@ -44,8 +44,11 @@ class TooLargeError(Exception):
 
 
 def basename(word: Word) -> str:
-    """The file name of a program; nothing where it is not known."""
-    return word.value.rpartition("/")[2] if word.resolved else ""
+    """The file name of a program, also behind a folder that is not known; nothing where it is not known itself."""
+    if word.resolved:
+        return word.value.rpartition("/")[2]
+    _, slash, name = value_of_word(word).masked("\0").rpartition("/")
+    return name if slash and "\0" not in name else ""
 
 
 # Programs that run the rest of their words: options that take a value of their own, and how many words of their own

@@ -68,6 +68,19 @@ def matches_pattern(subject: str, pattern: str) -> bool:
     return re.fullmatch(_regex(pattern), subject, re.DOTALL) is not None
 
 
+_PLAIN_EXPRESSION: Final = re.compile(
+    r"\^?(?:[\w /:@,.-]|\\[./-]|\[[\w ./-]+\][+*]?|\.\*|\((?:[\w /:@,.-]|\|)+\)\??|\|)*\$?"
+)
+
+
+def matches_expression(subject: str, expression: str) -> bool | None:
+    """Whether an extended regular expression (``[[ x =~ expression ]]``) is found; None for all but plain ones."""
+    plain = expression.strip("\"'")
+    if len(plain) > MAX_PATTERN or len(subject) > MAX_SUBJECT or not _PLAIN_EXPRESSION.fullmatch(plain):
+        return None
+    return re.search(plain, subject) is not None
+
+
 def _regex(pattern: str, *, lazy: bool = False) -> str:
     body = translate(re.sub(r"(?<=\*)\*+", "", pattern))
     body = body.removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")

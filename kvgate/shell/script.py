@@ -23,9 +23,11 @@ from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
     apply_operator,
     evaluate_arithmetic,
+    matches_expression,
     matches_pattern,
     split_operator,
 )
+from kvgate.shell.template import has_control, with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import Fields, closing_bracket, lex
 from kvgate.source.text import Span, Text, Unresolved, Word
@@ -168,6 +170,8 @@ _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)
 
 
 def _source(value: Value) -> _Source:
+    if has_control(value.text.value):
+        value = with_branches(value, statements=True)
     text = value.text.value
     holes = list(value.holes)
     for pattern in (_TEMPLATE, _BLANKED):
@@ -624,7 +628,8 @@ class _Reader:
         head = words[0]
         if self.find and head.resolved and ("/" in head.value or head.value.endswith(".sh")):
             text = self.find(head.value)
-            if text is not None and re.match(r"#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b", text.value):
+            shebang = r"#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b"
+            if text is not None and (head.value.endswith((".sh", ".bash")) or re.match(shebang, text.value)):
                 return head, words[1:], text
         return None, (), None
 
@@ -662,6 +667,10 @@ class _Reader:
             left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
             if left is None or right is None:
                 return None
+            if written == "=~":
+                subject = self._single(source, left, scope)
+                known = subject is not None and subject.resolved
+                return matches_expression(subject.value, source.text(right)) if subject and known else None
             first, second = self._single(source, left, scope), self._single(source, right, scope)
             if first is None or second is None or not first.resolved or not second.resolved:
                 return None

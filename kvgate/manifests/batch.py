@@ -1,0 +1,158 @@
+"""Windows batch files and PowerShell scripts, as far as variables and continued lines go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kvgate.manifests.formats import Format
+from kvgate.manifests.launch import find_requirement, starts_of_commands
+from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.records import record
+from kvgate.shell.command import Assignment, Command
+from kvgate.shell.expand import unset
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text, Word
+
+MAX_LINES: Final = 5_000
+MAX_VALUE: Final = 20_000
+
+
+@record
+class _Language:
+    """What the two languages differ in."""
+
+    continuation: str
+    comment: re.Pattern[str]
+    assignment: re.Pattern[str]
+    reference: re.Pattern[str]
+    exports_everything: bool
+
+
+_BATCH: Final = _Language(
+    "^",
+    re.compile(r"\s*(?:@?rem\b|::|@?echo\b)", re.IGNORECASE),
+    re.compile(
+        r"\s*@?(?:if\s+(?:not\s+)?defined\s+(?P<unless>\w+)\s+|if\s+\"%(?P<empty>\w+)%\"\s*==\s*\"\"\s+)?\(?\s*"
+        r"set\s+\"?(?P<name>[A-Za-z_]\w*)=(?P<value>[^\"\r\n]*)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"%(?:~?(?P<number>[0-9*])|(?P<name>[A-Za-z_]\w*)(?::[^%]*)?%)|!(?P<delayed>[A-Za-z_]\w*)!"),
+    True,
+)
+_POWERSHELL: Final = _Language(
+    "`",
+    re.compile(r"\s*(?:#|write-(?:host|output)\b)", re.IGNORECASE),
+    re.compile(
+        r"\s*\$(?:(?P<environment>env):)?(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>\"[^\"]*\"|'[^']*'|[^\s@({&\"']+)\s*$",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\$\{?(?:(?:env|script|global):)?(?P<name>[A-Za-z_]\w*)\}?|\$\((?:\$)?(?P<number>[^)]*)\)"),
+    False,
+)
+
+
+def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit]:
+    """The serve units of one batch file or PowerShell script."""
+    language = _BATCH if form == "batch" else _POWERSHELL
+    variables: dict[str, Value] = {}
+    exported: dict[str, Assignment] = {}
+    commands: list[Command] = []
+    for text in _lines(file, language):
+        if language.comment.match(text.value):
+            continue
+        match = language.assignment.match(text.value)
+        if match:
+            name = match["name"].upper() if language.exports_everything else match["name"].lower()
+            condition = match.groupdict()
+            given = condition.get("unless") or condition.get("empty")
+            if given is None or given.upper() not in variables:
+                start, end = match.span("value")
+                end = start + len(text.value[start:end].rstrip())
+                value = _expanded(Value(text.slice(start, end)), variables, language)
+                if value.value[:1] in ("'", '"') and value.value[-1:] == value.value[:1] and len(value.value) > 1:
+                    value = value.slice(1, len(value.text) - 1)
+                if len(value.text) <= MAX_VALUE:
+                    variables[name] = value
+                    if language.exports_everything or condition.get("environment"):
+                        exported[match["name"]] = Assignment(match["name"], value, text.span)
+            continue
+        words = tuple(_words(text, variables, language))
+        if words:
+            commands.append(Command(words, tuple(exported.values()), (), text.span))
+    whole = Text.of_span(file.span(0, len(file.text)))
+    around = Surroundings(file=file, kind="script", requirement=find_requirement([whole]))
+    for count, found in enumerate(starts_of_commands(commands)):
+        yield unit_of(found, around, count)
+
+
+def _lines(file: SourceFile, language: _Language) -> Iterator[Text]:
+    """Lines without blanks around them, continued ones joined."""
+    starts = file.line_starts
+    number = 0
+    while number < min(len(starts), MAX_LINES):
+        parts: list[Text] = []
+        while True:
+            start, line = starts[number], file.line_text(number + 1)
+            number += 1
+            body = line.strip()
+            begin = start + len(line) - len(line.lstrip())
+            continued = body.endswith(language.continuation) and number < len(starts)
+            parts.append(Text.of_span(Span(file, begin, begin + len(body) - continued)))
+            if not continued:
+                break
+            parts.append(Text.at(" ", Span(file, begin + len(body), begin + len(body))))
+        yield Text.join(parts)
+
+
+_WORD: Final = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+|\"\S*")
+_LEADS: Final = re.compile(r"@?(?:call|start(?:\s+\"[^\"]*\")?(?:\s+/\w+)*|cmd\s+/[ck]|&)\s+", re.IGNORECASE)
+
+
+def _words(text: Text, variables: dict[str, Value], language: _Language) -> Iterator[Word]:
+    lead = _LEADS.match(text.value)
+    begin = lead.end() if lead else 0
+    for match in _WORD.finditer(text.value, begin):
+        if match.group() in ("|", "&", "&&", "||", ";") or match.group().startswith((">", "2>")):
+            break
+        parts: list[Value] = []
+        quoted = False
+        for piece in re.finditer(r"\"([^\"]*)\"?|'([^']*)'?|[^\"']+", match.group()):
+            group = 1 if piece.group(1) is not None else 2 if piece.group(2) is not None else 0
+            start, end = (match.start() + at for at in piece.span(group))
+            quoted = quoted or group > 0
+            value = Value(text.slice(start, end))
+            literal = group == 2 and not language.exports_everything
+            parts.append(value if literal else _expanded(value, variables, language))
+        whole = Value.join(parts)
+        fields = re.findall(r"\S+", whole.masked())
+        if quoted or len(fields) < 2:
+            if whole.value or quoted:
+                yield whole.word(quoted=quoted)
+            continue
+        at = 0
+        for field in fields:  # a variable with several words
+            at = whole.masked().index(field, at)
+            yield whole.slice(at, at + len(field)).word(quoted=False)
+            at += len(field)
+
+
+def _expanded(value: Value, variables: dict[str, Value], language: _Language) -> Value:
+    parts: list[Value] = []
+    at = 0
+    for match in language.reference.finditer(value.value):
+        parts.append(value.slice(at, match.start()))
+        at = match.end()
+        whole = value.slice(match.start(), match.end())
+        groups = match.groupdict()
+        name = groups.get("name") or groups.get("delayed")
+        if name is None:
+            reason = "an argument or a result that only a run knows"
+            parts.append(Value.unknown(whole.text, reason))
+            continue
+        known = variables.get(name.upper() if language.exports_everything else name.lower())
+        parts.append(known.at(whole.span) if known is not None else Value.unknown(whole.text, unset(name)))
+    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value

@@ -1,0 +1,123 @@
+"""Makefiles and justfiles: the recipes, each line a command, with the file's own variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kvgate.manifests.launch import starts_of_script
+from kvgate.manifests.scripts import beside
+from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.shell.command import TooLargeError
+from kvgate.shell.expand import unset
+from kvgate.shell.value import Hole, Value
+from kvgate.source.text import SourceFile, Span, Text, Unresolved
+
+MAX_LINES: Final = 10_000
+MAX_DEPTH: Final = 8
+
+_VARIABLE: Final = re.compile(
+    r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<how>[:?+]{0,2}=)[ \t]*(?P<value>[^\n#]*)"
+)
+_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w./-]*)[^:=\n]*:(?![=])")
+_JUST_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*)(?:[ \t]+[^:\n]*)?:(?!=)")
+_REFERENCE: Final = re.compile(
+    r"\$(?:\((?P<round>[^()]*)\)|\{(?P<curly>[A-Za-z_][\w.-]*)\}|(?P<dollar>\$)|(?P<other>[@<^?*+%|]))"
+    r"|\{\{\s*(?P<just>[A-Za-z_]\w*)\s*\}\}"
+)
+
+
+def read_makefile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The serve units of the recipes of one file."""
+    just = file.path.rpartition("/")[2].lower() == "justfile"
+    variables: dict[str, Value] = {}
+    number = 0
+    for target, recipe in _recipes(file, variables, just):
+        if "vllm" not in recipe.value.lower() and "docker" not in recipe.value.lower():
+            continue
+        script = _expanded(recipe, variables, 0, just=just)
+        try:
+            starts = starts_of_script(script, {}, beside(tree, file))
+        except TooLargeError as error:
+            yield Unread(f"{error} is not read", recipe.span, serves=True)
+            continue
+        around = Surroundings(file=file, kind="script", names=(target,))
+        for number, start in enumerate(starts):
+            yield unit_of(start, around, number)
+
+
+def _recipes(file: SourceFile, variables: dict[str, Value], just: bool) -> Iterator[tuple[str, Value]]:
+    found: list[tuple[str, list[Value]]] = []
+    lines: list[Value] | None = None
+    starts = file.line_starts
+    number = 0
+    while number < min(len(starts), MAX_LINES):
+        start, line = starts[number], file.line_text(number + 1)
+        number += 1
+        if line[:1] in ("\t", " ") and line.strip() and lines is not None:
+            body = line.lstrip()
+            begin = start + len(line) - len(body)
+            if not lines or not lines[-1].value.rstrip().endswith("\\"):
+                begin += len(body) - len(body.lstrip("@+-"))  # what make does about echo and errors
+            lines.append(Value(Text.of_span(Span(file, begin, start + len(line)))))
+            continue
+        while line.endswith("\\") and number < len(starts):
+            line += "\n" + file.line_text(number + 1)
+            number += 1
+        text = Text.of_span(Span(file, start, start + len(line)))
+        match = _VARIABLE.match(line)
+        target = (_JUST_TARGET if just else _TARGET).match(line)
+        if match and (not just or match["how"] == ":="):
+            lines = None
+            _assign(match, text, variables)
+        elif target:
+            lines = []
+            found.append((target["name"], lines))
+        elif line.strip() and not line.startswith("#"):
+            lines = None
+    for name, recipe in found:
+        parts: list[Value] = []
+        for value in recipe:
+            parts += [value, Value(Text.at("\n", value.span))]
+        if parts:
+            yield name, Value.join(parts)
+
+
+def _assign(match: re.Match[str], text: Text, variables: dict[str, Value]) -> None:
+    name, how = match["name"], match["how"]
+    start, end = match.span("value")
+    end = start + len(text.value[start:end].rstrip())
+    value = Value(text.slice(start, end))
+    if value.value[:1] in ("'", '"') and value.value[-1:] == value.value[:1] and len(value.value) > 1 and how == ":=":
+        quoted = value.slice(1, len(value.text) - 1)
+        value = quoted if value.value[0] not in quoted.value else value
+    if how == "?=" and name in variables:
+        return
+    if how == "+=" and name in variables:
+        value = Value.join([variables[name], Value(Text.at(" ", value.span)), value])
+    variables[name] = value
+
+
+def _expanded(value: Value, variables: dict[str, Value], depth: int, *, just: bool) -> Value:
+    parts: list[Value] = []
+    at = 0
+    for match in _REFERENCE.finditer(value.value):
+        name = match["just"] if just else match["round"] or match["curly"]
+        if just and match["just"] is None:
+            continue
+        whole = value.slice(match.start(), match.end())
+        parts.append(value.slice(at, match.start()))
+        at = match.end()
+        if match["dollar"]:
+            parts.append(value.slice(match.start() + 1, match.end()))
+        elif name is not None and name in variables and depth < MAX_DEPTH:
+            parts.append(_expanded(variables[name], variables, depth + 1, just=just))
+        elif match["just"] is not None and not just:
+            parts.append(whole)
+        else:
+            reason = unset(name) if name and re.fullmatch(r"[\w.-]+", name) else "known when make runs only"
+            parts.append(Value(whole.text, (Hole(0, len(whole.text), Unresolved(whole.value, reason)),)))
+    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value

@@ -1,0 +1,302 @@
+"""Python that starts vLLM, by its syntax tree: nothing is imported or run.
+
+Read are ``AsyncEngineArgs(...)`` and ``EngineArgs(...)``, ``vllm.LLM(...)`` (an offline engine, a kind of its own),
+command lines handed to ``subprocess`` and ``os``, and ``LLMConfig(...)`` of Ray Serve. A value is followed through
+plain assignments, parameters with defaults, ``os.environ.get(name, default)`` and options of ``argparse`` and
+``click``; what only a run knows is unresolved.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kvgate.manifests.launch import Start, find_requirement, starts_of_commands, starts_of_script
+from kvgate.manifests.python_names import Names, Source, written_call
+from kvgate.manifests.scripts import beside
+from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
+from kvgate.records import record
+from kvgate.shell.command import Command, TooLargeError, unwrap
+from kvgate.shell.value import Value, value_of_word
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+
+MAX_CHARACTERS: Final = 500_000
+MAX_NODES: Final = 60_000
+MAX_WORDS: Final = 400
+
+OFFLINE: Final = "offline-engine"
+_ENGINES: Final[Mapping[str, str]] = {"AsyncEngineArgs": "python", "EngineArgs": OFFLINE, "LLM": OFFLINE}
+_RUNS_WORDS: Final = frozenset(
+    {
+        "Popen", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell", "execl",
+        "execlp", "execv", "execve", "execvp", "execvpe", "getoutput", "popen", "run", "spawnl", "spawnv", "spawnvp",
+        "system",
+    }
+)  # fmt: skip
+
+
+@record
+class _Around:
+    """What the decorators around a call say about the machine, and the name of what they stand at."""
+
+    devices: tuple[GpuRequest, ...] = ()
+    hints: tuple[NodeHint, ...] = ()
+    replicas: int | None = None
+    replicas_span: Span | None = None
+
+
+def read_python(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one Python file."""
+    if "vllm" not in file.text.lower():
+        return
+    if len(file.text) > MAX_CHARACTERS or re.search(r"\r(?!\n)", file.text):
+        yield Unread("a Python file of this size is not read", file.line_span(1))
+        return
+    try:
+        module = ast.parse(file.text)
+        reader = _Reader(tree, file, module)
+        found = list(reader.starts())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield Unread("not Python that can be parsed", file.line_span(1))
+        return
+    except TooLargeError as error:
+        yield Unread(f"{error} is not read", file.line_span(1), serves=True)
+        return
+    values = {name: value for name, (value, _) in reader.environment.items()}
+    spans = {name: span for name, (_, span) in reader.environment.items()}
+    requirement = find_requirement([Text.of_span(file.span(0, len(file.text)))])
+    found.sort(key=lambda item: item[0].span.start)
+    for number, (start, kind, around) in enumerate(found):
+        surroundings = Surroundings(
+            file=file,
+            kind=kind,
+            variables=values,
+            spans=spans,
+            devices=around.devices,
+            hints=around.hints,
+            replicas=around.replicas,
+            replicas_span=around.replicas_span,
+            requirement=requirement,
+        )
+        yield unit_of(start, surroundings, number)
+
+
+class _Reader:
+    def __init__(self, tree: Tree, file: SourceFile, module: ast.Module) -> None:
+        self.source = Source(file)
+        self.names = Names(self.source, module, MAX_NODES)
+        self.find = beside(tree, file)
+        self.module = module
+        self.environment = self._environment()
+
+    def starts(self) -> Iterator[tuple[Start, str, _Around]]:
+        for call in self.names.calls:
+            dotted = self.names.imported(call.func)
+            name = dotted.rpartition(".")[2]
+            if name in _ENGINES and _is_vllm(dotted):
+                yield from self._engine(call, name, dotted)
+            elif name == "LLMConfig" and "ray" in dotted:
+                yield self._ray_model(call)
+            elif name in _RUNS_WORDS and call.args:
+                for start in self._command(call, name):
+                    yield start, "python", self._around(call)
+
+    # -- engines -----------------------------------------------------------------------------------------------------
+
+    def _engine(self, call: ast.Call, name: str, dotted: str) -> Iterator[tuple[Start, str, _Around]]:
+        kind = _ENGINES[name]
+        forwarded = self.names.forwarded(call)
+        if forwarded:
+            # the class hands on what it is made with: each place that makes one is a server
+            for outer in forwarded:
+                words = [*self._words_of_call(call, skip_rest=True), *self._words_of_call(outer)]
+                yield self._start(words, dotted, outer), kind, self._around(call)
+            return
+        yield self._start(self._words_of_call(call), dotted, call), kind, self._around(call)
+
+    def _start(self, words: Sequence[Word], entry: str, call: ast.Call) -> Start:
+        return Start(tuple(words[:MAX_WORDS]), entry, False, (), self.source.span(call))
+
+    def _words_of_call(self, call: ast.Call, *, skip_rest: bool = False) -> list[Word]:
+        words: list[Word] = []
+        for number, argument in enumerate(call.args):
+            if number == 0 and not isinstance(argument, ast.Starred):
+                words += self._words_of("model", argument, self.source.span(argument))
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                start = self.source.offset(keyword.lineno, keyword.col_offset)
+                place = Span(self.source.file, start, start + len(keyword.arg))
+                words += self._words_of(keyword.arg, keyword.value, place)
+            elif not skip_rest:
+                words += self._words_of_rest(keyword.value)
+        return words
+
+    def _words_of_rest(self, node: ast.expr) -> list[Word]:
+        """``**rest``: its keys where they are written, else words that nobody can see."""
+        items = self.names.items(node)
+        if items is None:
+            text = self.source.text(node)
+            unknown = Unresolved(text.value, "what it holds is not in the files read")
+            return [Word(text, (unknown,), splits=True)]
+        words: list[Word] = []
+        for name, value, place, condition in items:
+            found = self._words_of(name, value, place)
+            if condition is not None:
+                found = [Word(word.text, (Unresolved(word.value, f"only if {condition}"),)) for word in found]
+            words += found
+        return words
+
+    def _words_of(self, name: str, value: ast.expr, place: Span) -> list[Word]:
+        flag = name.replace("_", "-")
+        known, resolved = self.names.constant(value)
+        if resolved and known is None:
+            return []
+        if resolved and isinstance(known, bool):
+            return [Word(Text.at(f"--{flag}" if known else f"--no-{flag}", place))]
+        return [Word(Text.at(f"--{flag}", place)), self._word(value)]
+
+    def _word(self, node: ast.expr) -> Word:
+        """A value as one word."""
+        known, resolved = self.names.constant(node)
+        if not resolved:
+            return self.names.word(node)
+        if isinstance(known, str):
+            return self.names.word(node)
+        text = json.dumps(known, ensure_ascii=False) if isinstance(known, (dict, list)) else str(known)
+        return Word(Text.at(text, self.source.span(node)))
+
+    # -- Ray Serve ---------------------------------------------------------------------------------------------------
+
+    def _ray_model(self, call: ast.Call) -> tuple[Start, str, _Around]:
+        given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        loading = dict(self._plain_items(given.get("model_loading_config")))
+        words: list[Word] = []
+        origin = loading.get("model_source") or loading.get("model_id")
+        if origin is not None:
+            words += self._words_of("model", origin, self.source.span(origin))
+        if "model_id" in loading:
+            words += self._words_of("served_model_name", loading["model_id"], self.source.span(loading["model_id"]))
+        engine = given.get("engine_kwargs")
+        if engine is not None:
+            words += self._words_of_rest(engine)
+        around = self._around(call)
+        ranks = 1
+        options = dict(self._plain_items(engine))
+        for way in ("tensor_parallel_size", "pipeline_parallel_size"):
+            size, known = self.names.constant(options[way]) if way in options else (None, False)
+            ranks *= size if known and isinstance(size, int) else 1
+        replicas, span = self._replicas(dict(self._plain_items(given.get("deployment_config"))))
+        kind, known = self.names.constant(given["accelerator_type"]) if "accelerator_type" in given else (None, False)
+        place = self.source.span(call)
+        hints = (NodeHint("accelerator_type", (kind,), place),) if known and isinstance(kind, str) else ()
+        devices = around.devices or ((GpuRequest("device", ranks, place),) if engine is not None else ())
+        return self._start(words, "ray.serve.llm", call), "python", _Around(devices, hints, replicas, span)
+
+    def _plain_items(self, node: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+        for name, value, _, condition in (self.names.items(node) or ()) if node is not None else ():
+            if condition is None:
+                yield name, value
+
+    def _replicas(self, options: Mapping[str, ast.expr]) -> tuple[int | None, Span | None]:
+        scaling = options.get("autoscaling_config")
+        inner = dict(self._plain_items(scaling)) if scaling is not None else {}
+        for node in (options.get("num_replicas"), inner.get("min_replicas")):
+            if node is not None:
+                count, known = self.names.constant(node)
+                if known and type(count) is int:
+                    return count, self.source.span(node)
+        return None, None
+
+    # -- command lines -----------------------------------------------------------------------------------------------
+
+    def _command(self, call: ast.Call, name: str) -> list[Start]:
+        first = call.args[0]
+        if name.startswith(("exec", "spawn")) and len(call.args) > 1:
+            first = call.args[-1] if isinstance(call.args[-1], ast.List | ast.Tuple | ast.Name) else first
+            if name.endswith("e") and len(call.args) > 2:
+                first = call.args[1]
+        if name == "create_subprocess_exec" or name in ("execl", "execlp", "spawnl"):
+            words = [self._word(argument) for argument in call.args if not isinstance(argument, ast.Starred)]
+            if any(isinstance(argument, ast.Starred) for argument in call.args):
+                starred = next(argument for argument in call.args if isinstance(argument, ast.Starred))
+                words += self.names.words(starred.value) or []
+            return self._of_words(words, call)
+        joined = self.names.joined(first)
+        words_of_list = self.names.words(joined if joined is not None else first)
+        if words_of_list is not None:
+            return self._of_words(words_of_list, call)
+        if not re.search("vllm", self.source.written(call) + self._text_of(first), re.IGNORECASE):
+            return []
+        value = value_of_word(self.names.word(first), splits=True)
+        if not value.text.value.strip():
+            return []
+        return starts_of_script(value, {}, self.find)
+
+    def _text_of(self, node: ast.expr) -> str:
+        return self.names.word(node).value
+
+    def _of_words(self, words: Sequence[Word], call: ast.Call) -> list[Start]:
+        if not any("vllm" in word.value.lower() for word in words):
+            return []
+        plain, added = unwrap(tuple(words[:MAX_WORDS]))
+        command = Command(plain, tuple(added), (), self.source.span(call))
+        found = starts_of_commands([command], self.find)
+        if found:
+            return found
+        from kvgate.shell.script import commands_of_words
+
+        return starts_of_commands(commands_of_words(words), self.find)
+
+    # -- around ------------------------------------------------------------------------------------------------------
+
+    def _environment(self) -> dict[str, tuple[Value, Span]]:
+        found: dict[str, tuple[Value, Span]] = {}
+        for name, value, place in self.names.environment_assignments():
+            word = self._word(value)
+            found[name] = (value_of_word(word), place)
+        return found
+
+    def _around(self, call: ast.AST) -> _Around:
+        """What ``@serve.deployment(...)``, ``@ray.remote(num_gpus=1)`` or ``@app.function(gpu="H100:2")`` say."""
+        found = _Around()
+        for decorator in self.names.decorators(call):
+            options = {keyword.arg: keyword.value for keyword in decorator.keywords if keyword.arg}
+            options |= dict(self._plain_items(options.get("ray_actor_options")))
+            devices, hints = found.devices, found.hints
+            for name in ("num_gpus", "gpu"):
+                if name in options and not devices:
+                    devices, hints = self._accelerators(options[name])
+            replicas, span = found.replicas, found.replicas_span
+            if replicas is None:
+                replicas, span = self._replicas(options)
+            found = _Around(devices, hints, replicas, span)
+        return found
+
+    def _accelerators(self, node: ast.expr) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+        """``1``, ``1.0``, ``"H100:2"``, ``modal.gpu.H100(count=2)``."""
+        place = self.source.span(node)
+        known, resolved = self.names.constant(node)
+        if resolved and isinstance(known, (int, float)) and not isinstance(known, bool):
+            whole = int(known) if known == int(known) else None
+            reason = None if whole is not None else "a share of a GPU"
+            return (GpuRequest("device", whole, place, reason),), ()
+        if resolved and isinstance(known, str):
+            name, _, count = known.partition(":")
+            number = int(count) if count.isdigit() else 1
+            return (GpuRequest("device", number, place),), (NodeHint("gpu", (name,), place),)
+        if isinstance(node, ast.Call):
+            name, options = written_call(node)
+            count_node = options.get("count")
+            count_value, count_known = self.names.constant(count_node) if count_node is not None else (1, True)
+            if count_known and isinstance(count_value, int):
+                return (GpuRequest("device", count_value, place),), (NodeHint("gpu", (name,), place),)
+        return (GpuRequest("device", None, place, "not stated as a number"),), ()
+
+
+def _is_vllm(dotted: str) -> bool:
+    return any(part == "vllm" for part in dotted.split(".")[:-1])

@@ -1,0 +1,666 @@
+"""Names of a Python file and what they stand for, as far as its text says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kvgate.records import record
+from kvgate.shell.command import TooLargeError
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+
+MAX_DEPTH: Final = 12
+MAX_TEXT: Final = 50_000
+_CASTS: Final = frozenset({"str", "int", "float", "Path", "PurePath", "PosixPath"})
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+Item = tuple[str, ast.expr, Span, str | None]
+"""Key, value, place of the key, and the condition under which it is there."""
+
+
+class Source:
+    """A file by the positions of Python's syntax trees (lines, and columns in UTF-8 bytes)."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+
+    def offset(self, line: int, column: int) -> int:
+        text = self.file.line_text(line)
+        if not text.isascii():
+            column = len(text.encode("utf-8")[:column].decode("utf-8", "ignore"))
+        return self.file.line_starts[line - 1] + column
+
+    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg) -> Span:
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        return Span(self.file, self.offset(node.lineno, node.col_offset), self.offset(end_line, end_column))
+
+    def text(self, node: ast.expr) -> Text:
+        return Text.of_span(self.span(node))
+
+    def written(self, node: ast.expr) -> str:
+        return " ".join(self.span(node).text.split())
+
+    def string(self, node: ast.Constant) -> Text:
+        """A string constant, character by character where it is written so."""
+        span = self.span(node)
+        match = re.match(r"[rRbBuU]*(\"\"\"|'''|\"|')", span.text)
+        if match:
+            start, end = span.start + match.end(), span.end - len(match.group(1))
+            if self.file.text[start:end] == node.value:
+                return Text.of_span(Span(self.file, start, end))
+        return Text.at(str(node.value), span)
+
+
+@record
+class _Assigned:
+    """One assignment to a name: its value (None where it is none that can be read), and whether it always happens."""
+
+    value: ast.expr | None
+    adds: bool
+    condition: str | None
+    line: int
+
+
+class Names:
+    """What the names of a module stand for.
+
+    Raises:
+        TooLargeError: the module has more nodes than are looked at.
+    """
+
+    def __init__(self, source: Source, module: ast.Module, limit: int) -> None:
+        self.source = source
+        self.module = module
+        self.calls: list[ast.Call] = []
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._imports: dict[str, str] = {}
+        self._assigned: dict[tuple[ast.AST, str], list[_Assigned]] = {}
+        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self._options: dict[str, ast.Call] = {}
+        self._visit(limit)
+
+    def _visit(self, limit: int) -> None:
+        stack: list[ast.AST] = [self.module]
+        count = 0
+        while stack:
+            node = stack.pop()
+            count += 1
+            if count > limit:
+                raise TooLargeError("a Python file of so many parts")
+            children = list(ast.iter_child_nodes(node))
+            for child in children:
+                self._parents[child] = node
+            stack += reversed(children)
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._imports[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+            elif isinstance(node, _FUNCTIONS):
+                self._functions[node.name] = node
+            elif isinstance(node, ast.Call):
+                self.calls.append(node)
+                self._note_call(node)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
+                self._note_assignment(node)
+
+    # -- assignments -------------------------------------------------------------------------------------------------
+
+    def _note_assignment(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            targets, value, adds = node.targets, node.value, False
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            if node.value is None:
+                return
+            targets, value, adds = [node.target], node.value, False
+        elif isinstance(node, ast.AugAssign):
+            targets, value, adds = [node.target], node.value, isinstance(node.op, ast.Add)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            for name in _names_of(node.target):
+                self._add(node, name, None, adds=False)
+            return
+        else:
+            return
+        for target in targets:
+            if isinstance(target, (ast.Tuple, ast.List)):
+                values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+                matched = len(values) == len(target.elts) and not any(isinstance(v, ast.Starred) for v in values)
+                for index, inner in enumerate(target.elts):
+                    key = _key(inner)
+                    if key:
+                        self._add(node, key, values[index] if matched else None, adds=adds)
+            elif key := _key(target):
+                self._add(node, key, value, adds=adds)
+
+    def _note_call(self, node: ast.Call) -> None:
+        """``x.append(y)``, ``x.extend([..])``, ``x.update({..})`` as additions, ``add_argument`` as an option."""
+        if not isinstance(node.func, ast.Attribute):
+            return
+        name = node.func.attr
+        key = _key(node.func.value)
+        if name == "add_argument":
+            for argument in node.args:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    option = argument.value.lstrip("-").replace("-", "_")
+                    self._options.setdefault(option, node)
+        elif key and len(node.args) == 1 and name in ("append", "extend", "update"):
+            value = node.args[0]
+            if name == "append":
+                value = ast.copy_location(ast.List([value], ast.Load()), value)
+            self._add(node, key, value, adds=True)
+
+    def _add(self, node: ast.AST, key: str, value: ast.expr | None, *, adds: bool) -> None:
+        scope: ast.AST | None = self._scope(node)
+        if key.startswith("self."):
+            scope = self._class(node) or scope
+        if key in _global_names(scope):
+            scope = self.module
+        line = getattr(node, "lineno", 0)
+        condition = self._condition(node, scope)
+        self._assigned.setdefault((scope or self.module, key), []).append(_Assigned(value, adds, condition, line))
+
+    def _scope(self, node: ast.AST) -> ast.AST:
+        current = self._parents.get(node)
+        while current is not None and not isinstance(current, (*_FUNCTIONS, ast.ClassDef, ast.Module)):
+            current = self._parents.get(current)
+        return current or self.module
+
+    def _class(self, node: ast.AST) -> ast.ClassDef | None:
+        current: ast.AST | None = node
+        while current is not None:
+            if isinstance(current, ast.ClassDef):
+                return current
+            current = self._parents.get(current)
+        return None
+
+    def _condition(self, node: ast.AST, scope: ast.AST | None) -> str | None:
+        """What must hold for a statement to run within its scope, as written."""
+        inner, current = node, self._parents.get(node)
+        while current is not None and current is not scope:
+            if isinstance(current, ast.If):
+                if _is_main(current.test):
+                    inner, current = current, self._parents.get(current)
+                    continue
+                test = self.source.written(current.test)
+                return test if inner in current.body else f"not ({test})"
+            if isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
+                return f"the loop in line {current.lineno} runs"
+            if isinstance(current, ast.ExceptHandler):
+                return "something fails"
+            inner, current = current, self._parents.get(current)
+        return None
+
+    # -- what is imported and called ---------------------------------------------------------------------------------
+
+    def imported(self, node: ast.expr) -> str:
+        """The dotted name of a callable, its first part as it was imported."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ".".join(reversed(parts))
+        parts.append(self._imports.get(node.id, node.id))
+        return ".".join(reversed(parts))
+
+    def forwarded(self, call: ast.Call) -> list[ast.Call]:
+        """The calls whose keywords a function hands on with ``**kwargs``; none where it hands on something else."""
+        rest = [keyword.value for keyword in call.keywords if keyword.arg is None]
+        if len(rest) != 1 or not isinstance(rest[0], ast.Name):
+            return []
+        function = self._function(call)
+        if function is None or function.args.kwarg is None or function.args.kwarg.arg != rest[0].id:
+            return []
+        owner = self._parents.get(function)
+        name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        found: list[ast.Call] = []
+        for other in self.calls:
+            target = other.func
+            if isinstance(target, ast.Attribute) and target.attr in ("bind", "remote"):
+                target = target.value
+                if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+                    target = target.func.value  # VLLM.options(...).bind(...)
+            if isinstance(target, ast.Name) and target.id == name and (other.keywords or other.args):
+                plain = all(keyword.arg is not None for keyword in other.keywords)
+                if plain and other.keywords:
+                    found.append(other)
+        return found
+
+    def decorators(self, node: ast.AST) -> Iterator[ast.Call]:
+        """The decorators that are calls, of the functions and classes around a node."""
+        current = self._parents.get(node)
+        while current is not None:
+            if isinstance(current, (*_FUNCTIONS, ast.ClassDef)):
+                for decorator in current.decorator_list:
+                    if isinstance(decorator, ast.Call):
+                        yield decorator
+            current = self._parents.get(current)
+
+    def environment_assignments(self) -> Iterator[tuple[str, ast.expr, Span]]:
+        """``os.environ["X"] = value``, wherever it stands."""
+        for node in ast.walk(self.module):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+                target = node.targets[0]
+                if self.imported(target.value) in ("os.environ", "environ") and isinstance(target.slice, ast.Constant):
+                    yield str(target.slice.value), node.value, self.source.span(node)
+        for call in self.calls:
+            name = self.imported(call.func)
+            if name.endswith("environ.setdefault") and len(call.args) == 2 and isinstance(call.args[0], ast.Constant):
+                yield str(call.args[0].value), call.args[1], self.source.span(call)
+            elif name.endswith("environ.update") and call.args and isinstance(call.args[0], ast.Dict):
+                for key, value in zip(call.args[0].keys, call.args[0].values, strict=True):
+                    if isinstance(key, ast.Constant):
+                        yield str(key.value), value, self.source.span(key)
+
+    def _function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        current = self._parents.get(node)
+        while current is not None and not isinstance(current, _FUNCTIONS):
+            current = self._parents.get(current)
+        return current
+
+    # -- following ---------------------------------------------------------------------------------------------------
+
+    def _assignments(self, node: ast.expr) -> list[_Assigned] | None:
+        """The assignments that a name or attribute stands for, nearest scope first; None where there are none."""
+        key = _key(node)
+        if key is None:
+            return None
+        scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
+        while scope is not None:
+            found = self._assigned.get((scope, key))
+            if found is not None:
+                return found
+            if isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
+                return [_Assigned(self._argument(scope, key), False, None, scope.lineno)]
+            scope = self._scope(scope) if scope is not self.module else None
+        if "." in key:
+            owner, _, attribute = key.rpartition(".")
+            for other in self.module.body:
+                if isinstance(other, ast.ClassDef) and other.name == owner:
+                    return self._assigned.get((other, attribute))
+            return self._option(attribute)
+        return None
+
+    def _option(self, name: str) -> list[_Assigned] | None:
+        """``args.model``: the default of the option that ``argparse`` was told of."""
+        call = self._options.get(name)
+        if call is None:
+            return None
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
+        action = options.get("action")
+        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+            value = ast.copy_location(ast.Constant(action.value == "store_false"), call)
+            return [_Assigned(value, False, None, call.lineno)]
+        return [_Assigned(options.get("default"), False, None, call.lineno)]
+
+    def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+        """What a parameter is given: by the one call of the file, else its default."""
+        arguments = function.args
+        ordered = [*arguments.posonlyargs, *arguments.args]
+        position = next((index for index, item in enumerate(ordered) if item.arg == name), None)
+        if position is not None and isinstance(self._parents.get(function), ast.ClassDef):
+            position -= 1
+        given: list[ast.expr] = []
+        bare = 0
+        for call in self.calls:
+            if not (isinstance(call.func, ast.Name) and call.func.id == function.name):
+                continue
+            value = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+            if value is None and position is not None and position < len(call.args):
+                value = call.args[position]
+            if value is None:
+                bare += 1
+            else:
+                given.append(value)
+        if len(given) == 1 and not bare:
+            return given[0]
+        if given:
+            return None
+        default = _default(function, name)
+        if isinstance(default, ast.Call):  # typer.Option("x"), Field(default="x")
+            keyword = next((item.value for item in default.keywords if item.arg == "default"), None)
+            called = self.imported(default.func).rpartition(".")[2]
+            if called in ("Option", "Argument", "Field", "Query", "parameter"):
+                return keyword or (default.args[0] if default.args else None)
+        if default is not None:
+            return default
+        for decorator in function.decorator_list:  # click.option("--model", default="x")
+            if not isinstance(decorator, ast.Call) or not decorator.args:
+                continue
+            option = decorator.args[0]
+            if isinstance(option, ast.Constant) and str(option.value).lstrip("-").replace("-", "_") == name:
+                return next((item.value for item in decorator.keywords if item.arg == "default"), None)
+        return None
+
+    def followed(self, node: ast.expr, depth: int = 0) -> ast.expr:
+        """The expression that a name stands for; the node itself where it is none or stands for several."""
+        if depth > MAX_DEPTH:
+            return node
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            for name, value, _, condition in self.items(node.value, depth + 1) or ():
+                if name == node.slice.value and condition is None:
+                    return self.followed(value, depth + 1)
+            return node
+        found = self._assignments(node)
+        if found is None or len(found) != 1 or found[0].adds or found[0].value is None:
+            return node
+        return self.followed(found[0].value, depth + 1)
+
+    def why(self, node: ast.expr) -> str:
+        """Why an expression has no value here."""
+        found = self._assignments(node)
+        if found is not None and len(found) > 1:
+            return "it is assigned several times"
+        variable = self._variable(node)
+        if variable is not None:
+            return f"{variable[0]} is set in no file here"
+        if isinstance(node, ast.Call):
+            return "what this call returns is known at run time only"
+        return "what it stands for is not in the files read"
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def constant(self, node: ast.expr, depth: int = 0) -> tuple[Any, bool]:
+        """The value of an expression, and whether it is known."""
+        node = self.followed(node)
+        if depth > MAX_DEPTH:
+            return None, False
+        if isinstance(node, ast.Constant):
+            return (node.value, True) if isinstance(node.value, (str, int, float, bool, type(None))) else (None, False)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value, known = self.constant(node.operand, depth + 1)
+            return (-value, True) if known and isinstance(value, (int, float)) else (None, False)
+        if isinstance(node, ast.BinOp):
+            return self._computed(node, depth)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            items = [self.constant(item, depth + 1) for item in node.elts]
+            return ([value for value, _ in items], True) if all(known for _, known in items) else (None, False)
+        if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and self.imported(node.func) == "dict"):
+            return self._mapping(node, depth)
+        variable = self._variable(node)
+        if variable is not None:
+            return self.constant(variable[1], depth + 1) if variable[1] is not None else (None, False)
+        if isinstance(node, ast.Call):
+            return self._called(node, depth)
+        if isinstance(node, ast.JoinedStr):
+            word = self.word(node)
+            return (word.value, True) if word.resolved else (None, False)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # os.getenv("X") or "default"
+            return self._first_known(node, depth)
+        return None, False
+
+    def _first_known(self, node: ast.BoolOp, depth: int) -> tuple[Any, bool]:
+        for value in node.values:
+            variable = self._variable(self.followed(value))
+            if variable is not None and variable[1] is None:
+                continue  # a variable that is set nowhere here
+            known = self.constant(value, depth + 1)
+            if not known[1] or known[0]:
+                return known
+        return None, False
+
+    def _computed(self, node: ast.BinOp, depth: int) -> tuple[Any, bool]:
+        left, right = self.constant(node.left, depth + 1), self.constant(node.right, depth + 1)
+        if not left[1] or not right[1]:
+            return None, False
+        one, other = left[0], right[0]
+        if isinstance(node.op, ast.Add) and type(one) is type(other) and isinstance(one, (str, int, float)):
+            return one + other, True
+        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other))
+        if not numbers or abs(one) > 1e12 or abs(other) > 1e12:
+            return None, False
+        if isinstance(node.op, ast.Mult):
+            return one * other, True
+        if isinstance(node.op, ast.Sub):
+            return one - other, True
+        if isinstance(node.op, ast.FloorDiv) and other:
+            return one // other, True
+        if isinstance(node.op, ast.Pow) and 0 <= other <= 40 and abs(one) <= 1024:
+            return one**other, True
+        return None, False
+
+    def _mapping(self, node: ast.expr, depth: int) -> tuple[Any, bool]:
+        items = self.items(node, depth + 1)
+        if items is None:
+            return None, False
+        result: dict[str, Any] = {}
+        for name, value, _, condition in items:
+            known = self.constant(value, depth + 1)
+            if condition is not None or not known[1]:
+                return None, False
+            result[name] = known[0]
+        return result, True
+
+    def _called(self, node: ast.Call, depth: int) -> tuple[Any, bool]:
+        name = self.imported(node.func).rpartition(".")[2]
+        if name == "dumps" and len(node.args) == 1:
+            value, known = self.constant(node.args[0], depth + 1)
+            if known:
+                import json
+
+                return json.dumps(value, ensure_ascii=False), True
+        if len(node.args) != 1 or node.keywords:
+            return None, False
+        value, known = self.constant(node.args[0], depth + 1)
+        if not known or name not in (*_CASTS, "bool"):
+            return None, False
+        try:
+            if name == "int":
+                return int(value), True
+            if name == "float":
+                return float(value), True
+            if name == "bool":
+                return bool(value), True
+        except (TypeError, ValueError, OverflowError):
+            return None, False
+        return (str(value), True) if isinstance(value, (str, int, float)) else (None, False)
+
+    def _variable(self, node: ast.expr) -> tuple[str, ast.expr | None] | None:
+        """``os.environ["X"]``, ``os.getenv("X", default)``: the variable and its default."""
+        if isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Constant) and self.imported(node.value) in ("os.environ", "environ"):
+                return str(node.slice.value), None
+            return None
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = self.imported(node.func)
+            if name in ("os.getenv", "getenv", "os.environ.get", "environ.get"):
+                default = node.args[1] if len(node.args) > 1 else None
+                default = next((item.value for item in node.keywords if item.arg == "default"), default)
+                return str(node.args[0].value), default
+        return None
+
+    def items(self, node: ast.expr, depth: int = 0) -> list[Item] | None:
+        """The entries of a mapping, later ones last; None where it is none that is written out."""
+        if depth > MAX_DEPTH:
+            return None
+        found = self._assignments(node)
+        if found is not None:
+            result: list[Item] = []
+            for assigned in found:
+                inner = self.items(assigned.value, depth + 1) if assigned.value is not None else None
+                if inner is None:
+                    return None
+                if not assigned.adds and assigned.condition is None:
+                    result = []
+                result += [(name, value, at, why or assigned.condition) for name, value, at, why in inner]
+            return result + self._set_keys(node)
+        if isinstance(node, ast.Dict):
+            result = []
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    inner = self.items(value, depth + 1)
+                    if inner is None:
+                        return None
+                    result += inner
+                elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    result.append((key.value, value, self.source.string(key).span, None))
+                else:
+                    return None
+            return result
+        if isinstance(node, ast.Call) and self.imported(node.func).rpartition(".")[2] in ("dict", "ModelLoadingConfig"):
+            result = []
+            for keyword in node.keywords:
+                if keyword.arg is None:
+                    return None
+                start = self.source.offset(keyword.lineno, keyword.col_offset)
+                place = Span(self.source.file, start, start + len(keyword.arg))
+                result.append((keyword.arg, keyword.value, place, None))
+            return result if not node.args else None
+        return None
+
+    def _set_keys(self, node: ast.expr) -> list[Item]:
+        """``config["key"] = value`` of the same scope."""
+        name = _key(node)
+        result: list[Item] = []
+        for other in ast.walk(self._scope(node)):
+            if isinstance(other, ast.Assign) and len(other.targets) == 1:
+                target = other.targets[0]
+                if not isinstance(target, ast.Subscript) or _key(target.value) != name:
+                    continue
+                if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+                    condition = self._condition(other, self._scope(other))
+                    place = self.source.string(target.slice).span
+                    result.append((target.slice.value, other.value, place, condition))
+        return result
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def word(self, node: ast.expr, depth: int = 0) -> Word:
+        """An expression as one word: its text, with a hole for each part that is not known."""
+        return self._value(node, depth).word()
+
+    def _value(self, node: ast.expr, depth: int) -> Value:
+        use = node
+        node = self.followed(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = self.source.string(node)
+            return Value(text if len(text) <= MAX_TEXT else Text.at("", text.span))
+        if isinstance(node, ast.JoinedStr) and depth <= MAX_DEPTH:
+            parts: list[Value] = []
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    parts.append(self._value(part.value, depth + 1).at(self.source.span(node)))
+                elif isinstance(part, ast.Constant):
+                    parts.append(Value(Text.at(str(part.value), self.source.span(node))))
+            return Value.join(parts) if parts else Value(Text.at("", self.source.span(node)))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth <= MAX_DEPTH:
+            return Value.join([self._value(node.left, depth + 1), self._value(node.right, depth + 1)])
+        value, known = self.constant(node)
+        if known and isinstance(value, (str, int, float)):
+            return Value(Text.at(str(value), self.source.span(node)))
+        while isinstance(node, ast.Call) and len(node.args) == 1 and written_call(node)[0] in _CASTS:
+            use = node = node.args[0]  # int(x) is as little known as x
+        text = self.source.text(use)
+        written = " ".join(text.value.split())
+        return Value.unknown(text, self.why(node), written=written, splits=False)
+
+    def joined(self, node: ast.expr) -> ast.expr | None:
+        """``" ".join(words)``, ``shlex.join(words)``, ``shlex.split(text)``: what is inside."""
+        node = self.followed(node)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+            return None
+        return node.args[0] if node.func.attr == "join" else None
+
+    def words(self, node: ast.expr, depth: int = 0) -> list[Word] | None:
+        """The words of a list of arguments, with what is appended to it; None where it is no list."""
+        if depth > MAX_DEPTH:
+            return None
+        found = self._assignments(node)
+        if found is not None:
+            result: list[Word] | None = None
+            for assigned in found:
+                inner = self.words(assigned.value, depth + 1) if assigned.value is not None else None
+                if inner is None:
+                    if result is None or not assigned.adds:
+                        return None
+                    inner = [_unknown_words(self.source.text(assigned.value))] if assigned.value is not None else []
+                if assigned.condition is not None:
+                    inner = [_conditional(word, assigned.condition) for word in inner]
+                result = [*(result or ()), *inner] if assigned.adds or assigned.condition is not None else inner
+            return result
+        if isinstance(node, (ast.List, ast.Tuple)):
+            result = []
+            for item in node.elts:
+                if isinstance(item, ast.Starred):
+                    inner = self.words(item.value, depth + 1)
+                    result += inner if inner is not None else [_unknown_words(self.source.text(item.value))]
+                else:
+                    result.append(self.word(item))
+            return result
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self.words(node.left, depth + 1), self.words(node.right, depth + 1)
+            if left is None:
+                return None
+            return [*left, *(right if right is not None else [_unknown_words(self.source.text(node.right))])]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "split" and self.imported(node.func) in ("shlex.split",) and node.args:
+                from kvgate.shell.words import split_words
+
+                return list(split_words(self._value(node.args[0], depth + 1)))
+            if node.func.attr == "split" and not node.args:
+                from kvgate.shell.words import split_words
+
+                return list(split_words(self._value(node.func.value, depth + 1)))
+        return None
+
+
+def _unknown_words(text: Text) -> Word:
+    return Word(text, (Unresolved(text.value, "what it holds is not in the files read"),), splits=True)
+
+
+def _conditional(word: Word, condition: str) -> Word:
+    return Word(word.text, (Unresolved(word.value, f"only if {condition}"),), splits=True)
+
+
+def written_call(call: ast.Call) -> tuple[str, Mapping[str, ast.expr]]:
+    """The last part of a call's name, and its keywords."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name, {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+def _key(node: ast.AST) -> str | None:
+    """``name``, ``self.name`` or ``Class.name`` as a key."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return None
+
+
+def _names_of(node: ast.expr) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+
+
+def _global_names(scope: ast.AST | None) -> frozenset[str]:
+    if not isinstance(scope, _FUNCTIONS):
+        return frozenset()
+    return frozenset(name for node in scope.body if isinstance(node, ast.Global) for name in node.names)
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    arguments = function.args
+    return frozenset(item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+
+
+def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    arguments = function.args
+    ordered = [*arguments.posonlyargs, *arguments.args]
+    for item, value in zip(reversed(ordered), reversed(arguments.defaults), strict=False):
+        if item.arg == name:
+            return value
+    for item, keyword_value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if item.arg == name:
+            return keyword_value
+    return None
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

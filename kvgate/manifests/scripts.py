@@ -1,0 +1,117 @@
+"""Shell scripts, and what is read as one: batch files, Makefiles, heredocs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kvgate.manifests.launch import Find, Start, find_requirement, starts_of_script
+from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.shell.command import TooLargeError
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Text, Word
+
+MAX_MODES: Final = 12
+
+
+def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The serve units of a shell script, one for each server that its modes start."""
+    text = Text.of_span(file.span(0, len(file.text)))
+    find = beside(tree, file)
+    try:
+        starts = _starts_of_modes(text, find)
+    except TooLargeError as error:
+        yield Unread(f"{error} is not read", file.line_span(1), serves=True)
+        return
+    requirement = find_requirement([text])
+    numbers: dict[str, int] = {}
+    for mode, start in starts:
+        around = Surroundings(file=file, kind="script", names=(mode,) if mode else (), requirement=requirement)
+        yield unit_of(start, around, numbers.get(mode, 0))
+        numbers[mode] = numbers.get(mode, 0) + 1
+
+
+def beside(tree: Tree, file: SourceFile) -> Find:
+    """Looks files up as a script of the tree names them: from its own folder, else from the root."""
+    folder = posixpath.dirname(file.path)
+
+    def find(path: str) -> Value | None:
+        if path.startswith(("/", "~")):
+            return None
+        for base in dict.fromkeys((folder, "")):
+            found = tree.use(posixpath.join(base, path))
+            if found is not None and found is not file:
+                return Value(Text.of_span(found.span(0, len(found.text))))
+        return None
+
+    return find
+
+
+def _starts_of_modes(text: Text, find: Find) -> list[tuple[str, Start]]:
+    """The servers that the words of a script's ``case "$1"`` make it start, and those that it starts without.
+
+    A server of a mode begins where the mode's name stands before its settings.
+    """
+    by_itself = starts_of_script(text, {}, find)
+    seen: dict[tuple[object, ...], Start] = {}
+    of_modes: list[tuple[str, Start]] = []
+    modes = _modes(text)
+    for mode in modes:
+        for start in starts_of_script(text, {}, find, arguments=(mode,)):
+            if _key(start) not in seen and not any(word.span == mode.span for word in start.words):
+                seen[_key(start)] = start
+                of_modes.append((mode.value, replace(start, span=mode.span)))
+    if len({_key(start) for _, start in of_modes}) < 2:
+        return [("", start) for start in by_itself]
+    # without its first argument a script may stop, or know less than with each of those it offers
+    holes = {start.span.start: _holes(start) for start in reversed(seen.values())}
+    rest = [
+        ("", start)
+        for start in by_itself
+        if _key(start) not in seen and _holes(start) <= holes.get(start.span.start, _holes(start))
+    ]
+    return rest + of_modes
+
+
+def _holes(start: Start) -> int:
+    return sum(len(word.unresolved) for word in start.words)
+
+
+def _key(start: Start) -> tuple[object, ...]:
+    words = tuple(word.value for word in start.words)
+    return (words, start.entry, start.run.image.value if start.run is not None else None)
+
+
+_CASE: Final = re.compile(r"""(?m)\bcase\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+in\b""")
+_FROM_FIRST: Final = r"(?m)^\s*(?:local\s+|export\s+|readonly\s+)*{}=[\"']?\$(?:1\b|\{{1[}}:])"
+_PATTERN: Final = re.compile(r"(?m)^[ \t]*\(?(?P<patterns>[\"'\w+./|\t -]+?)\)(?=\s|$)")
+
+
+def _modes(text: Text) -> list[Word]:
+    """Words that a script offers as its first argument: the plain patterns of a ``case`` over it.
+
+    Each stands where it has a case of its own, else where it is mentioned first.
+    """
+    source = text.value
+    found: dict[str, tuple[int, Word]] = {}
+    for case in _CASE.finditer(source):
+        name = case["name"]
+        if name != "1" and not re.search(_FROM_FIRST.format(re.escape(name)), source):
+            continue
+        end = re.compile(r"(?m)^\s*esac\b").search(source, case.end())
+        for match in _PATTERN.finditer(source, case.end(), end.start() if end else len(source)):
+            at = match.start("patterns")
+            parts = match["patterns"].split("|")
+            for part in parts:
+                word = part.strip().strip("\"'")
+                if word and not word.startswith("-") and not re.search(r"\s", word):
+                    start = at + part.index(word)
+                    if word not in found or len(parts) < found[word][0]:
+                        found[word] = (len(parts), Word(text.slice(start, start + len(word))))
+                at += len(part) + 1
+    return [word for _, word in found.values()][:MAX_MODES]

@@ -1,0 +1,219 @@
+"""Python that starts vLLM: engines, command lines, Ray Serve."""
+
+from __future__ import annotations
+
+import time
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, path: str = "serve.py") -> list[ServeUnit]:
+    return list(read_tree([SourceFile(path, dedent(text))], named=frozenset({path})).units)
+
+
+def one(text: str) -> ServeUnit:
+    (found,) = units(text)
+    return found
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def test_an_offline_engine_is_a_kind_of_its_own() -> None:
+    unit = one(
+        """\
+        from vllm import LLM, SamplingParams
+        NAME = "org/m"
+
+        def main(length: int = 4 * 1024):
+            llm = LLM(model=NAME, max_model_len=length, enforce_eager=True, enable_prefix_caching=False,
+                      quantization=None, limit_mm_per_prompt={"image": 2},
+                      tensor_parallel_size=torch.cuda.device_count())
+
+        main()
+        """
+    )
+    assert unit.kind == "offline-engine"
+    assert unit.span.line == 5
+    assert words(unit) == (
+        "--model org/m --max-model-len 4096 --enforce-eager --no-enable-prefix-caching --limit-mm-per-prompt "
+        '{"image": 2} --tensor-parallel-size ?torch.cuda.device_count()'
+    )
+    model = unit.words[1].text
+    assert (model.span.line, model.span.text) == (2, "org/m")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ('vllm.LLM("org/m")', "--model org/m"),
+        ('LLM(model=os.environ.get("MODEL", "org/m"))', "--model org/m"),
+        ('LLM(model=os.environ["MODEL"])', "--model ?os.environ[\"MODEL\"]"),
+        ('LLM(model=os.getenv("MODEL") or "org/m", max_num_seqs=int(os.getenv("SEQS", "8")))',
+         "--model org/m --max-num-seqs 8"),
+        ('LLM(model=f"{ORG}/m", dtype=str("half"))', "--model org/m --dtype half"),
+        ('LLM(model=ORG + "/" + NAME)', "--model ?org/NAME"),
+        ('LLM(**{"model": "org/m", "seed": 1})', "--model org/m --seed 1"),
+        ("LLM(**options)", "?options"),
+        ("LLM(model=Config.MODEL)", "--model org/of-class"),
+        ("LLM(model=args.model, max_model_len=args.max_model_len)",
+         "--model org/a --max-model-len ?args.max_model_len"),
+        ("Other(model='org/m')", None),
+        ("langchain.LLM(model='org/m')", None),
+    ],
+)  # fmt: skip
+def test_values(code: str, expected: str | None) -> None:
+    found = units(
+        "import os, argparse, vllm, langchain\nfrom vllm import LLM\nfrom other import Other\nORG = 'org'\n"
+        "class Config:\n    MODEL = 'org/of-class'\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--model', default='org/a')\n"
+        "parser.add_argument('--max-model-len', type=int)\nargs = parser.parse_args()\n"
+        f"engine = {code}\n"
+    )
+    assert [words(unit) for unit in found] == ([] if expected is None else [expected])
+
+
+def test_engine_arguments_of_a_deployment() -> None:
+    unit = one(
+        """\
+        import os
+        from ray import serve
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        os.environ["VLLM_USE_V1"] = "0"
+
+        @serve.deployment(num_replicas=2, ray_actor_options={"num_gpus": 4.0})
+        class Model:
+            def __init__(self, **kwargs):
+                self.engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(dtype="auto", **kwargs))
+
+        app = Model.bind(model="org/m", tensor_parallel_size=4)
+        """
+    )
+    assert (unit.kind, unit.span.line) == ("python", 11)
+    assert words(unit) == "--dtype auto --model org/m --tensor-parallel-size 4"
+    assert ([request.count for request in unit.gpu_requests], unit.replicas) == ([4], 2)
+    assert [(item.name, item.value and item.value.value) for item in unit.environment] == [("VLLM_USE_V1", "0")]
+
+
+def test_a_dictionary_filled_in_steps() -> None:
+    unit = one(
+        """\
+        from vllm import AsyncEngineArgs
+        def build(fast):
+            options = dict(model="org/m")
+            options["max_model_len"] = 2048
+            if fast:
+                options["enforce_eager"] = True
+            return AsyncEngineArgs(**options)
+        """
+    )
+    assert words(unit) == "--model org/m --max-model-len 2048 ?--enforce-eager"
+    assert unit.words[-1].unresolved[0].reason == "only if fast"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ('subprocess.run(["vllm", "serve", MODEL, "--port", str(8000)])', "org/m --port 8000"),
+        ('subprocess.Popen("vllm serve org/m --max-model-len 1k", shell=True)', "org/m --max-model-len 1k"),
+        ('os.system(f"python -m vllm.entrypoints.openai.api_server --model {MODEL} &")', "--model org/m"),
+        ('os.execvp("vllm", ["vllm", "serve", MODEL])', "org/m"),
+        ('subprocess.run([sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", MODEL])',
+         "--model org/m"),
+        ('subprocess.run(shlex.split("vllm serve org/m -tp 2"))', "org/m -tp 2"),
+        ('subprocess.run(["bash", "-c", "exec vllm serve org/m"])', "org/m"),
+        ('subprocess.run(["docker", "run", "--gpus", "all", "vllm/vllm-openai", "--model", MODEL])', "--model org/m"),
+        ('subprocess.run(["vllm", "bench", "serve", "--model", MODEL])', None),
+        ('print("vllm serve org/m")', None),
+        ('subprocess.run(["pkill", "-f", "vllm serve"])', None),
+    ],
+)  # fmt: skip
+def test_command_lines(code: str, expected: str | None) -> None:
+    found = units(f"import os, subprocess, shlex, sys\nMODEL = 'org/m'\n{code}\n")
+    assert [words(unit) for unit in found] == ([] if expected is None else [expected])
+
+
+def test_a_command_line_built_in_steps() -> None:
+    unit = one(
+        """\
+        import subprocess, modal
+        app = modal.App()
+
+        @app.function(gpu="H100:2", image=image)
+        def serve():
+            cmd = ["vllm", "serve", "org/m"]
+            cmd += ["--max-model-len", "4096"]
+            cmd.append("--enforce-eager")
+            if LORA:
+                cmd.extend(["--enable-lora"])
+            cmd += EXTRA
+            subprocess.Popen(" ".join(cmd), shell=True)
+        """
+    )
+    assert words(unit) == "org/m --max-model-len 4096 --enforce-eager ?--enable-lora ?EXTRA"
+    assert [(request.count, hint.values) for request, hint in zip(unit.gpu_requests, unit.node_hints, strict=True)] == [
+        (2, ("H100",))
+    ]
+
+
+def test_ray_serve_llm() -> None:
+    unit = one(
+        """\
+        from ray.serve.llm import LLMConfig, build_openai_app  # vllm
+        config = LLMConfig(
+            model_loading_config=dict(model_id="small", model_source="org/m"),
+            deployment_config=dict(autoscaling_config=dict(min_replicas=2, max_replicas=4)),
+            accelerator_type="A10G",
+            engine_kwargs=dict(tensor_parallel_size=2, max_model_len=8192),
+        )
+        """
+    )
+    assert words(unit) == "--model org/m --served-model-name small --tensor-parallel-size 2 --max-model-len 8192"
+    assert (unit.replicas, [request.count for request in unit.gpu_requests]) == (2, [2])
+    assert unit.node_hints[0].values == ("A10G",)
+
+
+def test_what_documents_or_only_calls_a_server_is_none() -> None:
+    assert (
+        units('"""Run `vllm serve org/m` first."""\nfrom openai import OpenAI\nOpenAI(base_url="http://vllm:8000")\n')
+        == []
+    )
+
+
+def test_positions_behind_characters_of_several_bytes() -> None:
+    unit = one("# é\nfrom vllm import LLM\nx = 'ü'; llm = LLM(model='org/m')\n")
+    assert (unit.span.line, unit.span.column, unit.words[1].span.text) == (3, 16, "org/m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from vllm import LLM\nLLM(",
+        "from vllm import LLM\nx = x\nLLM(model=x)\n",
+        "from vllm import LLM\na = b\nb = a\nLLM(model=a, **a)\n",
+        "from vllm import LLM\nLLM(model=" + "(" * 150 + "1" + ")" * 150 + ")\n",
+        "from vllm import LLM\nLLM(model=" + "-" * 3000 + "1)\n",
+        "from vllm import LLM\nx = 9**9**9**9\nLLM(seed=x)\n",
+        "from vllm import LLM\nx = 'a' * 10**12\nLLM(model=x)\n",
+        "from vllm import LLM\n" + "x = [0]\n" * 70_000,
+        "import vllm\0\n",
+        "import vllm\rvllm.LLM('a')\r",
+    ],
+)
+def test_hostile_code_costs_little(text: str) -> None:
+    start = time.monotonic()
+    units(text)
+    assert time.monotonic() - start < 5
+
+
+@given(st.text(alphabet="LM(model='x', **k)\n =[]{}fé\"+", max_size=80))
+def test_no_text_makes_it_raise(tail: str) -> None:
+    units("from vllm import LLM\nimport subprocess\n" + tail)

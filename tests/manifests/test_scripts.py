@@ -1,0 +1,407 @@
+"""Shell scripts, Dockerfiles, unit files, batch files, Makefiles: one small file of each pattern."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.collect import collect
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, path: str = "run.sh", **others: str) -> list[ServeUnit]:
+    files = [SourceFile(path, dedent(text))]
+    files += [SourceFile(name.replace("__", "/").replace("_DOT_", "."), dedent(body)) for name, body in others.items()]
+    return list(read_tree(files).units)
+
+
+def one(text: str, path: str = "run.sh", **others: str) -> ServeUnit:
+    (found,) = units(text, path, **others)
+    return found
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def environment(unit: ServeUnit) -> dict[str, str]:
+    return {item.name: item.value.value for item in unit.environment if item.value is not None}
+
+
+# -- shell -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("exec vllm serve org/m --port 8000", "org/m --port 8000"),
+        ("nohup python3 -m vllm.entrypoints.openai.api_server --model org/m > log 2>&1 &", "--model org/m"),
+        ("uv run --with vllm -- vllm serve org/m -tp 2 | tee log", "org/m -tp 2"),
+        ("hatch run -- vllm serve org/m", "org/m"),
+        ("HF_HOME=/x env CUDA_VISIBLE_DEVICES=0 vllm serve org/m", "org/m"),
+        ("ssh gpu01 'cd /srv && vllm serve org/m --port 1'", ""),
+        ('echo "vllm serve org/m"', ""),
+        ("pkill -f 'vllm serve'", ""),
+        ("$VENV/bin/vllm serve org/m", "org/m"),
+        ("{{ venv }}/bin/python -m vllm.entrypoints.openai.api_server --model org/m", "--model org/m"),
+        ('vllm serve "${1:-org/m}" "$@"', "org/m ?$@"),
+    ],
+)
+def test_commands(line: str, expected: str) -> None:
+    found = units(f"#!/bin/bash\n{line}\n")
+    assert [words(unit) for unit in found] == ([expected] if expected else [])
+
+
+def test_a_script_says_where_it_starts_the_server() -> None:
+    unit = one("#!/bin/sh\nset -e\nexport VLLM_USE_V1=1\n\nvllm serve org/m\n")
+    assert (unit.kind, unit.id, unit.span.line) == ("script", "run.sh", 5)
+    assert environment(unit) == {"VLLM_USE_V1": "1"}
+
+
+def test_arrays_and_regular_expressions() -> None:
+    unit = one(
+        """\
+        MODEL=org/Coder-7B
+        if [[ "$MODEL" =~ (coder|Coder) ]]; then PARSER=(--tool-call-parser coder); else PARSER=(); fi
+        LEN=$((4 * 1024))
+        vllm serve $MODEL --max-model-len $LEN "${PARSER[@]}"
+        """
+    )
+    assert words(unit) == "org/Coder-7B --max-model-len 4096 --tool-call-parser coder"
+
+
+MODES = """\
+#!/bin/bash
+MODE="${1:-small}"
+case "$MODE" in
+  small|large) ;;
+  *) exit 1 ;;
+esac
+case "$MODE" in
+  small)
+    MODEL=org/small
+    ;;
+  large)
+    MODEL=org/large ; EXTRA="-tp 4"
+    ;;
+esac
+vllm serve $MODEL $EXTRA
+"""
+
+
+def test_a_script_with_modes_is_one_server_for_each() -> None:
+    found = units(MODES)
+    assert [(unit.id, unit.span.line) for unit in found] == [("run.sh/small", 8), ("run.sh/large", 11)]
+    assert words(found[1]) == "org/large -tp 4"
+
+
+def test_modes_that_change_nothing_are_no_servers() -> None:
+    found = units('log() { case "$1" in info) echo;; warn) echo;; esac; }\nvllm serve org/m\n')
+    assert [unit.id for unit in found] == ["run.sh"]
+
+
+def test_a_sourced_file_gives_variables() -> None:
+    unit = one(". ./settings.env\nvllm serve $MODEL\n", "bin/serve.sh", bin__settings_DOT_env="MODEL=org/m\n")
+    assert words(unit) == "org/m"
+
+
+def test_a_script_that_another_runs_is_no_server_of_its_own() -> None:
+    unit = one("bash inner.sh  # vllm\n", "run.sh", inner_DOT_sh="vllm serve org/m\n")
+    assert (unit.path, words(unit)) == ("run.sh", "org/m")
+
+
+def test_jinja_around_statements_and_inside_a_command() -> None:
+    unit = one(
+        """\
+        #!/bin/bash
+        ARGS=(--port 8000)
+        {% if vllm_lora %}
+        ARGS+=(--enable-lora)
+        {% endif %}
+        vllm serve {{ vllm_model }} "${ARGS[@]}" \\
+        {% if vllm_length is defined %}
+          --max-model-len {{ vllm_length }} \\
+        {% endif %}
+          --enforce-eager
+        """,
+        "run.sh.j2",
+    )
+    expected = "?{{ vllm_model }} --port 8000 ?--enable-lora ?--max-model-len {{ vllm_length }} --enforce-eager"
+    assert words(unit) == expected
+    assert unit.words[-2].unresolved[0].reason.startswith("only if the template says so")
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def test_docker_run() -> None:
+    unit = one(
+        """\
+        #!/bin/bash
+        IMAGE=vllm/vllm-openai:v0.10.2
+        GPUS='"device=0,1"'
+        sudo docker run -d --rm --gpus $GPUS --shm-size=16g -e VLLM_LOGGING_LEVEL=DEBUG -p8000:8000 \\
+          -v "$PWD/cfg:/cfg" --name llm --label kvgate.dev/gpu=L4 $IMAGE \\
+          --model org/m --config /cfg/serve.yaml -tp 2
+        """,
+        cfg__serve_DOT_yaml="max-model-len: 4096\nenforce-eager: true\n",
+    )
+    assert words(unit) == "--max-model-len 4096 --enforce-eager --model org/m --config /cfg/serve.yaml -tp 2"
+    assert unit.image is not None
+    assert (unit.image.value, unit.name, unit.span.line) == ("vllm/vllm-openai:v0.10.2", "llm", 4)
+    assert [(request.resource, request.count) for request in unit.gpu_requests] == [("device", 2)]
+    assert unit.shared_memory is not None
+    assert unit.shared_memory.bytes == 16 * 2**30
+    assert environment(unit) == {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert unit.annotations["kvgate.dev/gpu"].value == "L4"
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ("--gpus all", None),
+        ("--gpus 4", 4),
+        ("--gpus=2", 2),
+        ("--gpus all -e CUDA_VISIBLE_DEVICES=0,1,2", 3),
+        ("--runtime=nvidia", None),
+        ("--device nvidia.com/gpu=0 --device nvidia.com/gpu=1", 2),
+        ("--device=/dev/kfd --device=/dev/dri", None),
+    ],
+)
+def test_gpus_of_docker_run(options: str, count: int | None) -> None:
+    unit = one(f"docker run {options} vllm/vllm-openai org/m\n")
+    assert [request.count for request in unit.gpu_requests] == [count]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run --rm curlimages/curl http://vllm:8000/v1/models",
+        "docker run --gpus all lmsysorg/sglang python3 -m sglang.launch_server --model org/m",
+        "docker build -t vllm/vllm-openai .",
+        "docker pull vllm/vllm-openai",
+        "docker run --gpus all vllm/vllm-openai bench serve --model org/m",
+        "docker run --gpus all",
+        "docker",
+    ],
+)
+def test_containers_that_are_no_server(line: str) -> None:
+    assert units(line + "\n") == []
+
+
+def test_options_that_nobody_can_see() -> None:
+    unit = one("podman run $GPU_FLAGS --entrypoint vllm quay.io/x/vllm-cuda serve org/m\n")
+    assert (unit.image.value if unit.image else None, words(unit)) == ("quay.io/x/vllm-cuda", "org/m")
+
+
+# -- Dockerfiles -------------------------------------------------------------------------------------------------------
+
+
+def test_dockerfile() -> None:
+    unit = one(
+        """\
+        # syntax=docker/dockerfile:1
+        ARG VERSION=v0.11.0
+        FROM vllm/vllm-openai:${VERSION} AS base
+        ENV HF_HOME=/models \\
+            # a comment between the lines
+            MODEL="org/m"
+        RUN pip install "vllm==0.11.1" && vllm serve never
+        FROM base
+        ENTRYPOINT ["vllm", "serve"]
+        CMD ["org/m", "--max-model-len", "4096"]
+        """,
+        "llm/Dockerfile",
+    )
+    assert (unit.kind, unit.span.line, words(unit)) == ("dockerfile", 9, "org/m --max-model-len 4096")
+    assert unit.image is not None
+    assert unit.image.value == "vllm/vllm-openai:v0.11.0"
+    assert environment(unit) == {"HF_HOME": "/models", "MODEL": "org/m"}
+    assert unit.requirement is not None
+    assert unit.requirement.value == "vllm==0.11.1"
+
+
+def test_dockerfile_in_shell_form() -> None:
+    unit = one(
+        "FROM nvcr.io/nvidia/pytorch:25.01-py3\nENV LEN 2048\nCMD vllm serve org/m --max-model-len $LEN\n", "Dockerfile"
+    )
+    assert words(unit) == "org/m --max-model-len 2048"
+
+
+def test_dockerfile_with_a_script_of_the_context() -> None:
+    unit = one(
+        'FROM vllm/vllm-openai\nWORKDIR /app\nCOPY serve.sh ./\nENTRYPOINT ["./serve.sh"]\n',
+        "llm/Dockerfile",
+        llm__serve_DOT_sh="#!/bin/sh\nexec vllm serve org/m\n",
+    )
+    assert (unit.path, words(unit)) == ("llm/Dockerfile", "org/m")
+
+
+def test_dockerfile_whose_script_is_not_at_hand() -> None:
+    unit = one('FROM vllm/vllm-openai:v0.9.0\nENTRYPOINT ["./serve.sh"]\n', "Dockerfile")
+    assert unit.words[0].unresolved[0].reason == "the script is not among the files read"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM vllm/vllm-openai\nRUN pip install lmcache\n",
+        "FROM python:3.12\nRUN pip install vllm\nRUN vllm serve org/m &\nCMD [\"python\", \"client.py\"]\n",
+        "FROM vllm/vllm-openai AS server\nENTRYPOINT [\"vllm\", \"serve\"]\nFROM nginx\nCMD [\"nginx\"]\n",
+        "RUN no stage\n",
+        "FROM\n",
+    ],
+)  # fmt: skip
+def test_dockerfiles_that_start_no_server(text: str) -> None:
+    assert units(text, "Dockerfile") == []
+
+
+# -- unit files --------------------------------------------------------------------------------------------------------
+
+
+def test_systemd() -> None:
+    unit = one(
+        """\
+        [Unit]
+        Description=vLLM
+        [Service]
+        Environment="MODEL=org/m" LEN=4096
+        Environment=CUDA_VISIBLE_DEVICES=0,1
+        EnvironmentFile=-/etc/vllm.env
+        ExecStartPre=/usr/bin/echo vllm serve no
+        ExecStart=-/opt/venv/bin/vllm serve ${MODEL} \\
+            --max-model-len $LEN \\
+            # more to come
+            --served-model-name %i --port ${PORT}
+        """,
+        "vllm@.service",
+        vllm_DOT_env="PORT=9000\n",
+    )
+    assert words(unit) == "org/m --max-model-len 4096 --served-model-name ?%i --port 9000"
+    assert (unit.kind, unit.span.line) == ("systemd", 8)
+    assert [request.count for request in unit.gpu_requests] == [2]
+
+
+def test_systemd_as_jinja() -> None:
+    unit = one(
+        """\
+        [Service]
+        ExecStart={{ dir }}/bin/vllm serve {{ model }} \\
+          --enable-prefix-caching{% if key is defined %} \\
+          --api-key {{ key }}{% endif %}
+
+        """,
+        "vllm.service.j2",
+    )
+    assert words(unit) == "?{{ model }} --enable-prefix-caching ?--api-key {{ key }}"
+
+
+def test_systemd_with_docker_and_with_a_script() -> None:
+    unit = one("[Service]\nExecStart=/usr/bin/docker run --gpus 2 vllm/vllm-openai:v0.9.1 --model org/m\n", "a.service")
+    assert (words(unit), [request.count for request in unit.gpu_requests]) == ("--model org/m", [2])
+    unit = one(
+        "[Service]\nEnvironment=PORT=1\nExecStart=/srv/vllm/start.sh\n",
+        "deploy/vllm.service",
+        deploy__start_DOT_sh="vllm serve org/m --port ${PORT:-2}\n",
+    )
+    assert (unit.kind, words(unit)) == ("systemd", "org/m --port 1")
+
+
+def test_quadlet() -> None:
+    unit = one(
+        """\
+        [Container]
+        Image=docker.io/vllm/vllm-openai:v0.10.0
+        AddDevice=nvidia.com/gpu=all
+        ShmSize=8g
+        Environment=HF_HOME=/m
+        Exec=--model org/m --max-model-len 2048
+        """,
+        "llm.container",
+    )
+    assert (unit.kind, words(unit)) == ("quadlet", "--model org/m --max-model-len 2048")
+    assert unit.shared_memory is not None
+    assert unit.shared_memory.bytes == 8 * 2**30
+
+
+# -- Windows, make -----------------------------------------------------------------------------------------------------
+
+
+def test_batch() -> None:
+    unit = one(
+        "@echo off\r\nREM vllm serve no\r\nif not defined MODEL set MODEL=org/m\r\nset LEN=4096\r\n"
+        'set "EXTRA=--enforce-eager -tp 2"\r\n'
+        'python -m vllm.entrypoints.openai.api_server ^\r\n  --model "%MODEL%" --max-model-len %LEN% ^\r\n'
+        "  %EXTRA% %* --port %PORT%\r\n",
+        "start.bat",
+    )
+    assert words(unit) == "--model org/m --max-model-len 4096 --enforce-eager -tp 2 ?%* --port ?%PORT%"
+    assert environment(unit) == {"MODEL": "org/m", "LEN": "4096", "EXTRA": "--enforce-eager -tp 2"}
+    assert unit.span.line == 6
+
+
+def test_powershell() -> None:
+    unit = one(
+        "$env:CUDA_VISIBLE_DEVICES = \"0\"\n$model = 'org/m'\ndocker run --gpus all vllm/vllm-openai `\n"
+        "  --model $model --port $Port\n",
+        "start.ps1",
+    )
+    assert words(unit) == "--model org/m --port ?$Port"
+
+
+def test_makefile() -> None:
+    found = units(
+        "MODEL ?= org/m\nFLAGS = --max-model-len 4096\nFLAGS += -tp 2\n\nserve: deps\n\t@vllm serve $(MODEL) \\\n"
+        "\t\t$(FLAGS) --port $(PORT)\n\ntest:\n\tcurl vllm:8000\n",
+        "Makefile",
+    )
+    assert [(unit.id, words(unit)) for unit in found] == [
+        ("Makefile/serve", "org/m --max-model-len 4096 -tp 2 --port ?$(PORT)")
+    ]
+
+
+def test_justfile() -> None:
+    unit = one('model := "org/m"\n\nserve port="8000":\n    vllm serve {{model}} --port {{port}}\n', "justfile")
+    assert words(unit) == "org/m --port ?{{port}}"
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    for name, text in {
+        "serve.sh": "vllm serve org/m\n",
+        "other.sh": "make all\n",
+        "entry": "#!/bin/bash\nvllm serve org/m\n",
+        "notes": "vllm serve org/m\n",
+        "README.md": "vllm serve org/m\n",
+        "docker/vllm.Dockerfile": 'FROM x\nCMD ["vllm", "serve", "org/m"]\n',
+        "vllm.service.j2": "[Service]\nExecStart=vllm serve org/m\n",
+        "client.py": "import openai\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    found = collect([tmp_path], tmp_path)
+    assert [file.path for file in found.files] == ["docker/vllm.Dockerfile", "entry", "serve.sh", "vllm.service.j2"]
+    assert len(read_tree(found.files, tmp_path).units) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("#!/usr/bin/env bash\nvllm serve org/m\n", "script"),
+        ("vllm serve org/m \\\n  --port 1\n", "script"),
+        ("# c\nFROM x\nCMD vllm serve org/m\n", "dockerfile"),
+        ("[Service]\nExecStart=vllm serve org/m\n", "systemd"),
+        ("@echo off\nvllm serve org/m\n", "script"),
+        ("services: {a: {image: vllm/vllm-openai, command: --model org/m}}\n", "compose"),
+    ],
+)
+def test_a_file_without_a_telling_name(text: str, kind: str) -> None:
+    (found,) = read_tree([SourceFile("-", text)], named=frozenset({"-"})).units
+    assert found.kind == kind
