@@ -202,12 +202,10 @@ class Calls(Expressions):
                 rows.elements.insert(0, args[0])
         elif name == "extend" and args:
             unordered = unordered_of(args[0])
-            added = (
-                args[0].elements
-                if isinstance(args[0], Rows)
-                else [args[0] if unordered is None else unknown(unordered.span)]
-            )
-            rows.elements += added
+            if isinstance(args[0], Rows):
+                rows.elements += args[0].elements
+            else:
+                rows.elements.append(args[0] if unordered is None else unknown(unordered.span))
             rows.unordered = rows.unordered or unordered
         elif name == "insert" and len(args) > 1:
             at = node.args[0].value if isinstance(node.args[0], ast.Constant) else len(rows.elements)
@@ -317,7 +315,7 @@ class Calls(Expressions):
             return self.grown_history(node, function, receiver, args, frame)
         if name in LISTINGS:
             return self.listing(name, span, frame)
-        if name in TEXT_METHODS and receiver.items:
+        if name in TEXT_METHODS and receiver.items and not (receiver.first(Kind.UNKNOWN) and chat.remote(node)):
             return receiver
         if name in ("items", "values", "keys"):
             if receiver.first(Kind.UNORDERED):

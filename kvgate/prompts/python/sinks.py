@@ -12,7 +12,7 @@ from kvgate.prompts.defect import Defect
 from kvgate.prompts.order import frozen, judge
 from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.python import chat
-from kvgate.prompts.python.placeholders import Fill, fill
+from kvgate.prompts.python.placeholders import Fill, fill, located
 from kvgate.prompts.python.values import Fields, Rows, Template, Value, Written, entering, items_of
 from kvgate.prompts.vocabulary import is_prompt_name, meaning_of, words_of
 from kvgate.source.text import Span, Text
@@ -36,6 +36,7 @@ _MODELS: Final = frozenset(
 )
 _BODY_KEYWORDS: Final = ("json", "data", "body", "payload", "content", "params", "extra_body", "request", "inputs")
 _ASKING: Final = frozenset({"question", "query", "message", "request", "user_input", "user_message", "text", "req"})
+_BESIDE_PROMPT: Final = frozenset({"model", "max_tokens", "multi_modal_data", "sampling_params"})
 _BENCHMARK: Final = re.compile(r"bench|load_?test|locust|stress|perf_test|throughput|loadgen", re.IGNORECASE)
 _LOCUST: Final = re.compile(r"\b(?:Fast)?HttpUser\b")
 _LLM_WORDS: Final = re.compile(r"\bllms?\b|\bprompts?\b|\bopenai\b|\bvllm\b|language model", re.IGNORECASE)
@@ -67,7 +68,7 @@ class Sinks:
     def mapped(self, fields: Fields, path: tuple[str, ...], module: ModuleSource) -> None:
         """A dictionary was built; it may be a request, or a message."""
         entries = fields.entries
-        if "messages" in entries or ("prompt" in entries and ("model" in entries or "max_tokens" in entries)):
+        if "messages" in entries or ("prompt" in entries and entries.keys() & _BESIDE_PROMPT):
             self._bodies[id(fields)] = fields, path, module
         role = chat.role_of(fields)
         if role == "assistant" and "reasoning_content" in entries and "reasoning" not in entries:
@@ -300,7 +301,7 @@ class Sinks:
     def _judged(self) -> Iterator[Defect]:
         seen: set[tuple[str, int, int]] = set()
         for found in self.prompts:
-            prompt = _with_placeholders(found)
+            prompt = _with_media(_with_placeholders(found))
             for message in prompt.messages:
                 for part in parts_of(message.items):
                     seen.add((part.span.path, part.span.start, part.span.end))
@@ -356,6 +357,44 @@ def _by_name(path: tuple[str, ...]) -> Fill:
         return (Part(meaning.kind, meaning.change, place, words=words, path=path, named=True),)
 
     return value_of
+
+
+_MEDIA: Final = re.compile(
+    r"<(?:image|video|audio|img)>|<\|(?:image|video|audio)(?:_pad|_\d+)?\|>|<start_of_image>|\[IMG\]|<image_soft_token>"
+)
+
+
+def _with_media(prompt: Prompt) -> Prompt:
+    """Marks in a text that an image stands there."""
+
+    def split(item: Item) -> tuple[Item, ...]:
+        if isinstance(item, Choice) or item.text is None or not _MEDIA.search(item.text):
+            return (item,)
+        mapped = located(item.span, item.text)
+        items: list[Item] = []
+        at = 0
+        for match in _MEDIA.finditer(item.text):
+            if match.start() > at:
+                piece = mapped.slice(at, match.start())
+                items.append(static(piece.value, piece.span))
+            place = mapped.slice(match.start(), match.end()).span
+            items.append(Part(Kind.MEDIA, Change.REQUEST, place, words=f"an image ({match[0]})"))
+            at = match.end()
+        piece = mapped.slice(at, len(item.text))
+        return (*items, static(piece.value, piece.span))
+
+    def is_marked(message: Message) -> bool:
+        return any(part.text is not None and _MEDIA.search(part.text) for part in parts_of(message.items))
+
+    if not any(message.role in ("user", "prompt") and is_marked(message) for message in prompt.messages):
+        return prompt
+    messages = tuple(
+        Message(message.role, tuple(piece for item in message.items for piece in split(item)), message.span)
+        if message.role in ("user", "prompt")
+        else message
+        for message in prompt.messages
+    )
+    return Prompt(messages, prompt.span, prompt.tools, prompt.path, prompt.complete, prompt.name, prompt.sent)
 
 
 _OPEN_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
