@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
@@ -32,6 +33,9 @@ _ALIASES: Final = {
     "vllm:generation_tokens": "vllm:generation_tokens_total",
 }
 _CACHE: Final = ("vllm:cache_config_info", "vllm:cache_config")
+_WANTED: Final = re.compile(
+    "(?:" + "|".join(sorted({*_ALIASES, *_CACHE, *(name for names in NAMES.values() for name in names)})) + r")[{ ]"
+)
 _MEAN: Final = frozenset(("usage", "hit_rate"))  # shares: the engines' mean, everything else is summed
 
 
@@ -89,8 +93,10 @@ def read_metrics(text: str) -> EngineMetrics:
     caches: list[Mapping[str, str]] = []
     engines: set[str] = set()
     model: str | None = None
+    # a server exposes thousands of histogram buckets that are of no use here, and is looked at often
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("vllm:") or _WANTED.match(line))
     try:
-        for family in text_string_to_metric_families(text):
+        for family in text_string_to_metric_families(lines + "\n"):
             for sample in family.samples:
                 if sample.name in _CACHE:
                     caches.append(sample.labels)

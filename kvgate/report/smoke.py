@@ -27,6 +27,7 @@ _CHECKS: Final = {
     "max_model_len": "max_model_len",
     "block_size": "block size",
     "running": "peak running",
+    "running_when_full": "running when full",
     "preemptions": "preemptions",
 }
 _PHASES: Final = (
@@ -149,6 +150,8 @@ def _bounds(check: Check) -> str:
     if check.low is None or check.high is None:
         return "?"
     low, high = _figure(check.low, check.name), _figure(check.high, check.name)
+    if check.name == "running":
+        return f"up to {high}"
     return low if low == high else f"{low}..{high}"
 
 

@@ -16,7 +16,7 @@ from kvgate.engine.logs import Reading, Refusal, ServerLog
 from kvgate.engine.shaping import TERMS
 from kvgate.records import record
 from kvgate.smoke.identity import find_differences
-from kvgate.smoke.running import explain_running, moments_of_samples
+from kvgate.smoke.running import explain_running, moments_of_samples, thin_out
 from kvgate.smoke.subject import Subject
 from kvgate.smoke.verdict import (
     TERM_WORDS,
@@ -47,6 +47,7 @@ class Measured:
     concurrency: Figure | None = None
     max_model_len: int | None = None
     block_size: int | None = None
+    overridden: bool = False
 
 
 def gather(log: ServerLog | None, metrics: EngineMetrics | None) -> Measured:
@@ -70,7 +71,8 @@ def gather(log: ServerLog | None, metrics: EngineMetrics | None) -> Measured:
             value = metrics.cache_number(*labels)
             numbers[name] = value if value is not None else numbers[name]
     whole = {name: None if value is None else round(value) for name, value in numbers.items()}
-    return Measured(terms, concurrency=concurrency, **whole)
+    overridden = log is not None and "blocks_profiled" in log.readings
+    return Measured(terms, concurrency=concurrency, overridden=overridden, **whole)
 
 
 _LABELS: Final = {
@@ -189,8 +191,8 @@ def _check(name: str, bounds: tuple[float | None, float | None], found: Figure |
 def compare_load(load: Load, prediction: Prediction | None, ranks: int = 1) -> tuple[Check, ...]:
     """What the load showed against the sustained and admitted requests at the load as it was sent.
 
-    With as many clients as are sustained nothing may be preempted and nobody may wait; with more, no more than are
-    admitted may run, and no fewer than are sustained. ``ranks`` data-parallel engines share the load.
+    With as many clients as are sustained nothing may be preempted. No more than are admitted may run at once, and when
+    the pool is full, no fewer than are sustained. ``ranks`` data-parallel engines share the load.
     """
     expected = prediction.concurrency if prediction else None
     if expected is None or expected.sustained is None or expected.admitted is None:
@@ -204,8 +206,9 @@ def compare_load(load: Load, prediction: Prediction | None, ranks: int = 1) -> t
         peak = phase.peak_running
         given = f"{phase.clients} clients"
         most = min(phase.clients, max(admitted, high))
-        least = min(phase.clients, low)
-        checks.append(_check("running", (least, most), peak, given))
+        checks.append(_check("running", (0, most), peak, given))
+        if phase.running_when_full is not None:
+            checks.append(_check("running_when_full", (min(phase.clients, low), most), phase.running_when_full, given))
         if phase.clients <= low and phase.preemptions is not None:
             checks.append(_check("preemptions", (0, 0), phase.preemptions, given))
     return tuple(checks)
@@ -269,7 +272,7 @@ def judge(
         refused=refused,
         running=running if load is None else None,
         load=load,
-        timeline=tuple(timeline) or (moments_of_samples(log.samples) if log else ()),
+        timeline=thin_out(timeline) or (moments_of_samples(log.samples) if log else ()),
         lines=_decisive_lines(log) if refused else (),
         notes=tuple(said),
         prediction=prediction,
@@ -445,6 +448,8 @@ def _block_words(prediction: Prediction | None, measured: Measured) -> str:
     available, cache = measured.terms.get("kv_cache_available"), prediction.kv_cache if prediction else None
     if available is None or not measured.blocks or cache is None or not cache.bytes_per_block:
         return ""
+    if measured.overridden or (prediction and prediction.resolved.get("blocks_override") is not None):
+        return ""  # the blocks do not follow from the memory
     each = available.value / measured.blocks
     if abs(each - cache.bytes_per_block) < 0.02 * cache.bytes_per_block:
         return ""

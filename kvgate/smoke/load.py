@@ -53,7 +53,10 @@ class PhasePlan:
 
 @record
 class LoadPlan:
-    """The load that will be sent; see :class:`kvgate.smoke.verdict.Load`."""
+    """The load that will be sent; see :class:`kvgate.smoke.verdict.Load`.
+
+    ``full_usage`` is the share of the pool beyond which it cannot take one more request.
+    """
 
     workload: Workload
     scaling: tuple[str, ...]
@@ -61,6 +64,7 @@ class LoadPlan:
     vocabulary: int
     seconds: float
     seed: int = 0
+    full_usage: float = 1.0
 
 
 def scaled_workload(
@@ -119,7 +123,7 @@ def plan_load(
     """Phases that put the prediction to the test.
 
     First as many clients as are sustained, a request each: nothing may be preempted. Then the declared number, two
-    requests each, to see the queue. Clients beyond twice the admitted number would only wait, and are left out.
+    requests each, to see the queue. Clients beyond four times the admitted number would only wait, and are left out.
     """
     expected = prediction.concurrency
     sustained = (expected.sustained or 0) * data_parallel_size if expected else 0
@@ -127,7 +131,7 @@ def plan_load(
         sustained = expected.sustained_interval[0] * data_parallel_size
     admitted = (expected.admitted or 0) * data_parallel_size if expected else 0
     rules = list(scaling)
-    enough = max(2 * admitted, admitted + 4, 1)
+    enough = max(4 * admitted, admitted + 8)
     declared = workload.peak_concurrency
     clients = min(declared, enough) if declared is not None else enough
     if declared is not None and clients < declared:
@@ -139,7 +143,7 @@ def plan_load(
     if 0 < sustained < clients:
         phases.append(PhasePlan("sustained", sustained, sustained))
     phases.append(PhasePlan("declared", clients, requests or 2 * clients))
-    return LoadPlan(workload, tuple(rules), tuple(phases), vocabulary, seconds, seed)
+    return LoadPlan(workload, tuple(rules), tuple(phases), vocabulary, seconds, seed, 1 - 1 / (sustained + 1))
 
 
 @record
@@ -184,6 +188,7 @@ class _Run:
         self.index = 0
         self.done = 0
         self.total = sum(phase.requests for phase in plan.phases)
+        self.first: EngineMetrics | None = None
         self.last: EngineMetrics | None = None
 
     async def run(self) -> Outcome:
@@ -209,6 +214,7 @@ class _Run:
 
     async def phase(self, client: httpx.AsyncClient, phase: PhasePlan, deadline: float) -> Phase:
         before = await self.look(client)
+        self.first = self.first or before
         first, started = len(self.moments), time.monotonic()
         counts = {"sent": 0, "completed": 0, "failed": 0}
 
@@ -221,7 +227,7 @@ class _Run:
                 if counts["failed"] >= min(phase.requests, phase.clients) and not counts["completed"]:
                     self.stopped = self.stopped or "every request failed"
 
-        watcher = asyncio.ensure_future(self.watch(client, before))
+        watcher = asyncio.ensure_future(self.watch(client))
         workers = [asyncio.ensure_future(work()) for _ in range(phase.clients)]
         try:
             _, late = await asyncio.wait(workers, timeout=max(0.1, deadline - time.monotonic()))
@@ -233,6 +239,7 @@ class _Run:
         after = await self.look(client) or before
         seen = self.moments[first:]
         usages = [one.usage for one in seen if one.usage is not None]
+        full = [one for one in seen if one.waiting and one.usage is not None and one.usage >= self.plan.full_usage]
         return Phase(
             name=phase.name,
             clients=phase.clients,
@@ -245,6 +252,7 @@ class _Run:
             peak_usage=max(usages, default=None),
             preemptions=_grown(before, after, "preemptions"),
             hit_rate=_hit_rate(before, after),
+            running_when_full=max((one.running for one in full), default=None),
             cut_short=bool(late),
         )
 
@@ -279,7 +287,7 @@ class _Run:
         if len(self.errors) < _MOST_ERRORS:
             self.errors[words] = None
 
-    async def watch(self, client: httpx.AsyncClient, before: EngineMetrics | None) -> None:
+    async def watch(self, client: httpx.AsyncClient) -> None:
         while True:
             seen = await self.look(client)
             if seen is not None and seen.running is not None:
@@ -289,8 +297,8 @@ class _Run:
                     running=seen.running,
                     waiting=seen.queued or 0,
                     usage=seen.usage,
-                    preemptions=_grown(before, seen, "preemptions"),
-                    hit_rate=_hit_rate(before, seen),
+                    preemptions=_grown(self.first, seen, "preemptions"),
+                    hit_rate=_hit_rate(self.first, seen),
                 )
                 self.moments.append(moment)
                 self.progress(self.done, self.total, moment)

@@ -259,19 +259,23 @@ def _serve(
         return _judged(plan, config, command, log, ended=_not_ready(readiness, server, options))
     url = f"http://{HOST}:{port}"
     key = options.key
-    greeting = greet(url, key)
+    try:
+        greeting = greet(url, key)
+    except SmokeError:
+        if server.gone() is None:
+            raise
+        return _judged(plan, config, command, read_log(server.text()), ended=_gone(server))
     plan = _of_release(plan, greeting.version or read_log(server.text()).version, replan)
     name = next((name for name, _ in greeting.models), command.model)
     say("the server is ready; the load begins")
     outcome, expected, notes = _load(
         plan, Endpoint(url, name, key), options, progress, lambda: server.exit_code is None
     )
-    code = server.exit_code
     ended = None
-    if code is not None:
-        ended = _ended("killed" if code < 0 else "crashed", f"{exit_words(code)} during the load")
-    elif outcome.stopped is not None:
-        ended = _ended("crashed", outcome.stopped)
+    if outcome.stopped is not None:
+        ended = _gone(server) if server.gone() is not None else _ended("crashed", outcome.stopped)
+    elif server.exit_code is not None:
+        ended = _gone(server)
     server.end()
     return _judged(
         plan,
@@ -323,6 +327,11 @@ def _not_ready(readiness: Readiness, server: Server, options: SmokeOptions) -> R
         words = f"{exit_words(code)} before it was ready"
         return _ended("killed" if code < 0 else "exited", words)
     return _ended("error", "it printed an error and did not end by itself")
+
+
+def _gone(server: Server) -> Refused:
+    code = server.exit_code or 0
+    return _ended("killed" if code < 0 else "crashed", f"{exit_words(code)} during the load")
 
 
 def _ended(kind: str, message: str) -> Refused:

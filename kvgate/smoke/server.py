@@ -83,6 +83,12 @@ class Server:
         """None while it runs; negative for a signal."""
         return self.process.poll()
 
+    def gone(self, within_s: float = 3.0) -> int | None:
+        """The exit code of a server whose connections broke: the process can outlive them for a moment."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=within_s)
+        return self.exit_code
+
     def text(self) -> str:
         """The log so far."""
         try:

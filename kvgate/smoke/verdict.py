@@ -169,7 +169,11 @@ class Running:
 
 @record
 class Phase:
-    """A stretch of the load with a fixed number of clients."""
+    """A stretch of the load with a fixed number of clients.
+
+    ``running_when_full`` is the most that ran while others waited for a pool that could not take one more; None where
+    that was never seen.
+    """
 
     name: str
     clients: int
@@ -182,6 +186,7 @@ class Phase:
     peak_usage: float | None
     preemptions: int | None
     hit_rate: float | None
+    running_when_full: int | None = None
     cut_short: bool = False
 
     def as_dict(self) -> dict[str, Any]:
