@@ -23,6 +23,8 @@ _V0_SEQUENCES: Final = 256
 _V1_SEQUENCES: Final = 1024
 #: Tokens that a mixture of experts takes at once (``VLLM_FUSED_MOE_CHUNK_SIZE``).
 _MOE_CHUNK: Final = 32_768
+#: Widths of the residual stream alive at once: the residual, the layer's input and its output.
+_STREAMS: Final = 3
 #: Tokens of context that latent attention expands at once (``attention/backends/mla/common.py``).
 _MLA_WORKSPACE: Final = 65_536
 
@@ -76,8 +78,13 @@ def describe_profile_run(
         if probe is not None and probe.item_tokens:
             sequences = max(1, min(sequences, tokens // probe.item_tokens))
     inner, experts = _mlp_elements(geometry, resolved, tensor)
+    attention = _attention_elements(geometry, tensor)
+    if attention > inner:
+        inner, experts = attention, False
     held = min(tokens, _MOE_CHUNK) if experts else tokens
-    streams = 3 + (1 if geometry.is_multimodal else 0)
+    # Hyper connections carry several residual streams, in float32.
+    copies = int(geometry.text.get("hc_mult") or geometry.text.get("hc_count") or 1)
+    streams = _STREAMS * (2 * copies if copies > 1 else 1) + (1 if geometry.is_multimodal else 0)
     latent = 0
     if geometry.uses_mla and engine == "V1":
         text = geometry.text
@@ -101,6 +108,19 @@ def describe_profile_run(
         latent_bytes=latent,
         encoder=encoder,
     )
+
+
+def _attention_elements(geometry: ModelGeometry, tensor: int) -> int:
+    """Elements per token of queries, keys, values and the attention's output."""
+    heads = -(-geometry.num_heads // tensor)
+    if geometry.uses_mla:
+        text = geometry.text
+        if "compress_ratios" in text:  # DeepSeek V4: the latent is the head
+            return 2 * heads * geometry.head_size
+        nope, rope, value = (int(text.get(key) or 0) for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+        return heads * (nope + rope + value)
+    kv_heads = max(1, geometry.num_kv_heads // tensor)
+    return 2 * (heads + kv_heads) * geometry.head_size
 
 
 def _mlp_elements(geometry: ModelGeometry, resolved: Mapping[str, Any], tensor: int) -> tuple[int, bool]:

@@ -1,0 +1,6 @@
+import time
+
+
+def local_time():
+    now = time.localtime()
+    return time.strftime("%H:%M:%S", now)
