@@ -20,6 +20,7 @@ from kvgate.models.parameters.blocks import (
     Nothing,
     Several,
     ShortConv,
+    Table,
     Vector,
     by,
 )
@@ -94,6 +95,8 @@ CHATGLM: Final = Decoder(
         0 if keys.get("post_layer_norm") is False else 2 if keys.get("rmsnorm") is False else 1
     ),
     layers="num_layers|num_hidden_layers",
+    embedding=False,
+    before=Table("embedding", "padded_vocab_size|vocab_size"),
     head_rows="padded_vocab_size|vocab_size",
 )
 HUNYUAN: Final = Decoder(
