@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvgate.manifests.collect import Collection
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
-    from kvgate.plan import ServingPlan
+    from kvgate.plan import ModelContext, ServingPlan
     from kvgate.prompts.analysis import UnreadPrompt
     from kvgate.prompts.defect import Defect
     from kvgate.smoke.command import Command
@@ -65,6 +65,8 @@ def predict(
         KvgateError: the model cannot be found or read. A flag that the release lacks, an unknown GPU or an unknown
             architecture raise nothing: ``reasons`` says so, and what depends on them is unknown.
     """
+    from kvgate.plan import ModelContext
+
     if isinstance(args, str):
         raise InputError("args: a list of words expected, not one text")
     if gpu_memory_bytes is not None and gpu_memory_bytes <= 0:
@@ -78,6 +80,7 @@ def predict(
         env=env or {},
         weight_bytes=weight_bytes,
         workload=_workload(workload),
+        context=ModelContext(Path()),
     )
 
 
@@ -132,13 +135,14 @@ def _predict(
     env: Mapping[str, str],
     weight_bytes: int | None,
     workload: Workload | None,
+    context: ModelContext,
     kv_cache_tokens: int | None = None,
 ) -> Prediction:
     from kvgate.capacity.predict import predict_capacity
     from kvgate.engine.arguments import parse_arguments
     from kvgate.engine.releases import newest_release, resolve_version
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
-    from kvgate.plan import usable_values, with_refusals
+    from kvgate.plan import find_draft, usable_values, with_refusals
 
     reasons: list[str] = []
     version = newest_release()
@@ -169,6 +173,7 @@ def _predict(
         workload=workload,
         weight_bytes=weight_bytes,
         kv_cache_tokens=kv_cache_tokens,
+        draft=find_draft(values, {}, context),
     )
     prediction = with_refusals(prediction, parsed)
     return replace(prediction, reasons=(*prediction.reasons, *reasons)) if reasons else prediction
@@ -196,6 +201,7 @@ def predict_command(
     """
     from kvgate.capacity.prediction import Workload
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
+    from kvgate.plan import ModelContext
 
     config = load_configuration(options["config"], Path())
     gpu: str | None = options["gpu"] or config.gpu
@@ -222,6 +228,7 @@ def predict_command(
         env={},
         weight_bytes=options["weight_bytes"],
         workload=workload,
+        context=ModelContext(config.root, online, environ),
         kv_cache_tokens=options["kv_cache_tokens"],
     )
 

@@ -52,6 +52,7 @@ class ServingPlan:
             ``workload``, ``replicas``) -> where it came from.
         measurements: what servers measured (``.kvgate/measured.json``), used where it still holds.
         min_sustained: the number of requests that kvgate.yaml demands, None when it demands none.
+        draft: the draft model of speculative decoding, where it is one of its own and at hand.
         gpu_candidates: the GPUs that remain possible where the files leave several.
         gpu_shared: the GPU is time-sliced: other pods use the same memory.
         prompt_link: what the prompts share that kvgate.yaml links to the unit, None without a link.
@@ -79,6 +80,7 @@ class ServingPlan:
     data_parallel_size: int = 1
     workload_config: WorkloadConfig | None = None
     problems: tuple[tuple[str, Span], ...] = ()
+    draft: Model | None = None
     gpu_candidates: tuple[Gpu, ...] = ()
     gpu_shared: bool = False
     prompt_link: PromptLink | None = None
@@ -125,6 +127,8 @@ class ServingPlan:
             workload=workload or self.workload,
             kv_cache_tokens=kv_cache_tokens,
             measured=self._measured(values, used),
+            draft=self.draft,
+            official_image=self.image is not None and self.image.official and self.image.backend == "cuda",
         )
         return with_refusals(prediction, self.parsed)
 
@@ -227,6 +231,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         min_sustained=entry.min_sustained if entry else None,
         data_parallel_size=data_parallel if isinstance(data_parallel, int) and data_parallel > 0 else 1,
         problems=tuple(problems),
+        draft=find_draft(values, config.models, context),
         gpu_candidates=gpu_choice.candidates,
         gpu_shared=gpu_choice.shared,
         prompt_link=link,
@@ -427,6 +432,17 @@ def _gpu_count(unit: ServeUnit, entry: UnitConfig | None, origins: dict[str, Ori
         origins["gpu_count"] = Origin(f"kvgate.yaml, units entry in line {entry.span.line}", entry.span)
         return entry.gpu_count
     return None
+
+
+def find_draft(values: Mapping[str, Any], mapping: Mapping[str, str], context: ModelContext) -> Model | None:
+    """The draft model of speculative decoding, where it is one of its own and its configuration is at hand."""
+    speculative = values.get("speculative_config")
+    named = speculative.get("model") if isinstance(speculative, Mapping) else values.get("speculative_model")
+    if not isinstance(named, str) or not named or named.startswith("["):  # [ngram]
+        return None
+    from kvgate.models.resolve import find_model
+
+    return find_model(named, root=context.root, mapping=mapping, online=context.online, environ=context.environ).model
 
 
 def _unknown_annotations(unit: ServeUnit) -> list[tuple[str, Span]]:

@@ -62,10 +62,6 @@ def describe_loading(
     """The loaded model's bytes on its largest rank."""
     estimate = _estimate(model, geometry, resolved, gpu, version)
     parameters = estimate.parameters_bytes
-    measured = None
-    if weight_bytes is not None and weight_bytes not in (parameters, estimate.computed_bytes):
-        plain = parameter_bytes(model, version=version, **_plain(resolved))
-        measured = weight_bytes if weight_bytes != plain.parameters_bytes else None
     tensor = int(resolved.get("tensor_parallel_size") or 1)
     stages = int(resolved.get("pipeline_parallel_size") or 1)
     buffers = rotary_bytes(geometry) + latent_copies_bytes(geometry, tensor, stages)
@@ -90,7 +86,7 @@ def describe_loading(
         parameters_low=estimate.low,
         parameters_high=estimate.high,
         bytes=total,
-        measured_bytes=measured,
+        measured_bytes=weight_bytes,
         storage=storage,
         formula=formula if parameters is not None else estimate.note or "",
     )

@@ -37,7 +37,6 @@ from kvgate.hardware.gpu import Gpu
 from kvgate.models.drafts import draft_layers
 from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry
 from kvgate.models.model import Model
-from kvgate.models.weights import parameter_bytes
 from kvgate.source.text import Unresolved
 
 
@@ -57,6 +56,7 @@ def predict_capacity(
     kv_cache_tokens: int | None = None,
     measured: MeasuredTerms | None = None,
     draft: Model | None = None,
+    official_image: bool = False,
 ) -> Prediction:
     """The prediction for one server start.
 
@@ -71,11 +71,25 @@ def predict_capacity(
         kv_cache_tokens: the pool in tokens where it is known (a start-up log): skips the budget.
         measured: terms of the budget that a server of this configuration measured.
         draft: the model that ``--speculative-config`` names, where it is one of its own.
+        official_image: the server runs an image of the vLLM project, which decides how some releases sample.
     """
     env = env or {}
     release = release_of(version)
     total = gpu_memory_bytes or (gpu.memory_bytes if gpu else None)
-    run = _Run(model, arguments, release, gpu, total, env, workload, weight_bytes, kv_cache_tokens, measured, draft)
+    run = _Run(
+        model,
+        arguments,
+        release,
+        gpu,
+        total,
+        env,
+        workload,
+        weight_bytes,
+        kv_cache_tokens,
+        measured,
+        draft,
+        official_image,
+    )
     memory, cache, starts, reasons, load, resolved, architecture = run.predict()
     return Prediction(
         model_id=model.id,
@@ -124,7 +138,8 @@ _UNKNOWN_CACHE = KVCache(None, None, None, None, None, None, None, None, None, "
 class _Run:
     def __init__(self, model: Model, arguments: Mapping[str, Any], release: Release, gpu: Gpu | None, total: int | None,
                  env: Mapping[str, str], workload: Workload | None, weight_bytes: int | None,
-                 kv_cache_tokens: int | None, measured: MeasuredTerms | None, draft: Model | None) -> None:  # fmt: skip
+                 kv_cache_tokens: int | None, measured: MeasuredTerms | None, draft: Model | None,
+                 official_image: bool) -> None:  # fmt: skip
         self.model = model
         self.arguments = arguments
         self.release = release
@@ -136,6 +151,7 @@ class _Run:
         self.kv_cache_tokens = kv_cache_tokens
         self.measured = measured
         self.draft = draft
+        self.official_image = official_image
         self.assumed = False
         self.reasons: list[str] = []
 
@@ -191,6 +207,7 @@ class _Run:
             "block_size": layout.block_size,
             "cache_dtype": layout.cache_dtype,
             "attention_backends": layout.backends,
+            "official_image": self.official_image,
         }
         resolved["unresolved"] = dict(settings.unresolved)
         memory = self._memory(geometry, settings, resolved)
@@ -275,9 +292,8 @@ class _Run:
             available = None
         if settings is not None and geometry is not None and (available is None or not settings.cpu):
             budget = _budget(geometry, self.model, resolved, self.release, self.gpu, total, self.weight_bytes, self.env)
-            if budget is not None:
-                budget = with_measured(budget, self.measured) if self.measured else budget
-                return replace(budget, kv_cache_available=available) if available is not None else budget
+            budget = with_measured(budget, self.measured) if self.measured else budget
+            return replace(budget, kv_cache_available=available) if available is not None else budget
         return Memory(total, unknown, unknown, None, unknown, unknown, unknown, available or unknown)
 
     def _cpu_space(self) -> Quantity:
@@ -448,19 +464,9 @@ def _total(gpu: Gpu | None, total: int | None) -> Quantity:
 
 
 def _budget(geometry: ModelGeometry, model: Model, resolved: Mapping[str, Any], release: Release, gpu: Gpu | None,
-            total: Quantity, weight_bytes: int | None, env: Mapping[str, str]) -> Memory | None:  # fmt: skip
+            total: Quantity, weight_bytes: int | None, env: Mapping[str, str]) -> Memory:  # fmt: skip
     from kvgate.capacity.budget import BudgetInputs, estimate_budget
 
-    if weight_bytes is None:
-        weight_bytes = parameter_bytes(
-            model,
-            tensor_parallel_size=int(resolved["tensor_parallel_size"]),
-            pipeline_parallel_size=int(resolved["pipeline_parallel_size"]),
-            expert_parallel=bool(resolved.get("enable_expert_parallel")),
-            dtype=resolved["dtype"],
-            quantization=resolved.get("quantization"),
-            version=release.version,
-        ).parameters_bytes
     inputs = BudgetInputs(
         geometry=geometry,
         model=model,

@@ -135,10 +135,6 @@ def test_measured_weights_win() -> None:
     assert (memory.weights.bytes, memory.weights.low, memory.weights.basis) == (17 * GIB, 17 * GIB, "measured")
 
 
-def test_computed_weights_are_not_taken_for_measured() -> None:
-    assert budget(LLAMA, weight_bytes=2 * 8_030_261_248).weights.basis == "calibrated"
-
-
 def test_cpu_offload_frees_its_bytes() -> None:
     freed = number(budget(LLAMA).weights) - number(budget(LLAMA, cpu_offload_gb=4).weights)
     assert freed == 4 * GIB
