@@ -15,10 +15,10 @@ from kvgate.prompts.link import DEFAULT_BLOCK_SIZE
 from kvgate.prompts.order import judge
 from kvgate.prompts.part import Prompt
 from kvgate.prompts.python.evaluator import Evaluator
-from kvgate.prompts.python.placeholders import located
 from kvgate.prompts.python.project import ModuleSource, Project
 from kvgate.prompts.python.sinks import Sinks, placeholder_prompt
 from kvgate.prompts.requests import LogProblem, log_defects, looks_like_log, read_log, summarise
+from kvgate.prompts.syntax import located
 from kvgate.prompts.templates import SUFFIXES, FoundTemplate, is_prompt_template, templates_in, whole
 from kvgate.prompts.vocabulary import is_prompt_name, words_of
 from kvgate.records import record

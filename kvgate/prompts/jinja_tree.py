@@ -180,12 +180,14 @@ def _read_unknown_tag(parser: Any, unknown: dict[str, bool]) -> Any:
 
     tag = next(parser.stream)
     strings: list[str] = []
+    last = tag.lineno
     role = ""
     previous = ""
     while parser.stream.current.type != "block_end":
         token = next(parser.stream)
         if token.type == "string":
             strings.append(token.value)
+            last = token.lineno
             if previous == "role":
                 role = token.value
         if token.type == "name":
@@ -193,7 +195,7 @@ def _read_unknown_tag(parser: Any, unknown: dict[str, bool]) -> Any:
     if tag.value == "now":
         form = next((text for text in reversed(strings) if _STRFTIME.search(text)), "%Y-%m-%d")
         name = nodes.Name("strftime_now", "load", lineno=tag.lineno)
-        constant = nodes.Const(form, lineno=tag.lineno)
+        constant = nodes.Const(form, lineno=last)
         call = nodes.Call(name, [constant], [], None, None, lineno=tag.lineno)
         return nodes.Output([call], lineno=tag.lineno)
     if not unknown.get(tag.value):

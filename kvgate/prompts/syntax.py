@@ -7,6 +7,7 @@ place of columns; both are mended here.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from typing import Final
 
@@ -74,11 +75,7 @@ class Places:
         return self.literal(self.span(node), value)
 
     def literal(self, span: Span, value: str) -> Text:
-        written = span.text
-        at = written.find(value) if value else -1
-        if at >= 0:
-            return Text.of_span(Span(span.file, span.start + at, span.start + at + len(value)))
-        return _line_by_line(span, value)
+        return located(span, value)
 
     def f_string(self, node: ast.JoinedStr) -> FString:
         """The literal stretches and the expressions of an f-string."""
@@ -88,21 +85,85 @@ class Places:
         return self._inside[key]
 
 
-def _line_by_line(span: Span, value: str) -> Text:
-    """The place of each line of a text in its literal; a line that is written otherwise has the literal's place."""
+def located(span: Span, value: str) -> Text:
+    """A text with the place of each of its characters in the literal, or the literals in a row, that write it."""
+    written = span.text
+    at = written.find(value) if value else -1
+    if at >= 0:
+        return Text.of_span(Span(span.file, span.start + at, span.start + at + len(value)))
+    return _aligned(span, written, value) or Text.at(value, span)
+
+
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "0": "\0",
+}
+_LONG_ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|[0-7]{1,3})")
+_QUOTE: Final = r"(?:\"\"\"|'''|\"|')"
+_SEAM: Final = re.compile(_QUOTE + r"(?:\s|\\\n|#[^\n]*\n|[()])*[A-Za-z]{0,2}" + _QUOTE)
+_OPENING: Final = re.compile(r"[\s(]*[A-Za-z]{0,2}" + _QUOTE)
+
+
+def _aligned(span: Span, written: str, value: str) -> Text | None:
+    """Walk a literal and its value side by side: escapes, doubled braces, and the seams between literals in a row."""
+    opening = _OPENING.match(written)
+    at = opening.end() if opening is not None else 0
     parts: list[Text] = []
-    at = span.start
-    for line in value.splitlines(keepends=True):
-        body = line.rstrip("\r\n")
-        found = span.file.text.find(body, at, span.end) if len(body) > 2 else -1
-        if found < 0:
-            parts.append(Text.at(line, span))
+    index = run = 0
+    begin = at
+
+    def flush(stop: int) -> None:
+        if stop > begin:
+            parts.append(Text.of_span(Span(span.file, span.start + begin, span.start + stop)))
+
+    while index < len(value):
+        if at >= len(written):
+            return None
+        character = written[at]
+        if character == value[index] and character != "\\":
+            if (
+                character in "{}"
+                and written.startswith(character * 2, at)
+                and not value.startswith(character * 2, index)
+            ):
+                flush(at + 1)
+                at, index = at + 2, index + 1
+                begin = at
+                continue
+            at, index, run = at + 1, index + 1, run + 1
             continue
-        parts.append(Text.of_span(Span(span.file, found, found + len(body))))
-        if len(body) < len(line):
-            parts.append(Text.at(line[len(body) :], Span(span.file, found + len(body), found + len(body))))
-        at = found + len(body)
-    return Text.join(parts) if parts else Text.at(value, span)
+        flush(at)
+        seam = _SEAM.match(written, at)
+        if character == "\\":
+            long = _LONG_ESCAPE.match(written, at)
+            following = written[at + 1 : at + 2]
+            size = len(long[0]) if long is not None else 2
+            if following == "\n":
+                at += 2
+                begin = at
+                continue
+            if long is None and _ESCAPES.get(following, character) != value[index]:
+                return None
+            if long is None and following not in _ESCAPES:
+                size = 1  # a backslash that escapes nothing
+            parts.append(Text.at(value[index], Span(span.file, span.start + at, span.start + at + size)))
+            at, index = at + size, index + 1
+        elif seam is not None:
+            at = seam.end()
+        else:
+            return None
+        begin = at
+    flush(at)
+    return Text.join(parts) if parts else None
 
 
 @record

@@ -178,5 +178,5 @@ def is_prompt_name(name: str) -> bool:
     """Whether a variable, parameter or function of this name holds a prompt."""
     words = set(words_of(name))
     return bool(words & {"prompt", "prompts", "instruction", "instructions", "preamble"}) or bool(
-        "system" in words and words & {"message", "msg", "text", "content", "template", "system"} and len(words) <= 3
+        words == {"system"} or ("system" in words and words & {"message", "msg", "text", "content", "template"})
     )

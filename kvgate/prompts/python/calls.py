@@ -20,7 +20,7 @@ from kvgate.prompts.python.frame import (
     set_part,
     unordered_of,
 )
-from kvgate.prompts.python.placeholders import as_fine_as, fill, formatted, located
+from kvgate.prompts.python.placeholders import as_fine_as, fill, formatted
 from kvgate.prompts.python.tree import (
     FunctionNode,
     dotted_name,
@@ -50,6 +50,7 @@ from kvgate.prompts.python.values import (
     unknown,
     written,
 )
+from kvgate.prompts.syntax import located
 from kvgate.prompts.vocabulary import (
     meaning_of,
     meaning_of_call,

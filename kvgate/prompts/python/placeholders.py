@@ -9,6 +9,7 @@ from typing import Final
 
 from kvgate.prompts.clock import RESOLUTION_WORDS, moment_change, strftime_change
 from kvgate.prompts.part import Change, Choice, Item, Kind, Part, static
+from kvgate.prompts.syntax import located
 from kvgate.source.text import Span, Text
 
 _FORMAT: Final = re.compile(
@@ -77,15 +78,6 @@ def _fill_text(part: Part, text: str, style: str, value_of: Fill, counter: list[
     if at < len(text):
         found.append(_stretch(mapped, at, len(text)))
     return found
-
-
-def located(span: Span, text: str) -> Text:
-    """A text with its places where it is written plainly, else with the place of the whole."""
-    written = span.text
-    at = written.find(text) if text else -1
-    if at >= 0:
-        return Text.of_span(Span(span.file, span.start + at, span.start + at + len(text)))
-    return Text.at(text, span)
 
 
 def _stretch(mapped: Text, start: int, end: int) -> Part:

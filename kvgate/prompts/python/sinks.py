@@ -12,8 +12,9 @@ from kvgate.prompts.defect import Defect
 from kvgate.prompts.order import frozen, judge
 from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.python import chat
-from kvgate.prompts.python.placeholders import Fill, fill, located
+from kvgate.prompts.python.placeholders import Fill, fill
 from kvgate.prompts.python.values import Fields, Rows, Template, Value, Written, entering, items_of
+from kvgate.prompts.syntax import located
 from kvgate.prompts.vocabulary import is_prompt_name, meaning_of, words_of
 from kvgate.source.text import Span, Text
 

@@ -1,0 +1,6 @@
+def weather(city: str): ...
+def clock(): ...
+TOOLS = {"weather": weather, "clock": clock}
+SPECS = [{"type": "function", "function": {"name": n}} for n in TOOLS]
+def run(client, messages):
+    return client.chat.completions.create(model="m", messages=messages, tools=SPECS)
