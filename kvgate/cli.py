@@ -377,6 +377,7 @@ def verify(path: Path | None, log: str, unit: str | None, record: bool, **option
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the server. [default: a free one]")
 @click.option("--start-seconds", type=click.FloatRange(min=1), default=900, show_default=True, help="Time to be ready.")
 @click.option("--load-seconds", type=click.FloatRange(min=1), default=180, show_default=True, help="Time for the load.")
+@click.option("--no-load", is_flag=True, help="Compare memory and pool only.")
 @click.option(
     "--requests", type=click.IntRange(min=1), help="Requests at the declared concurrency. [default: 2 a client]"
 )
@@ -410,6 +411,7 @@ def smoke(path: Path, **options: Any) -> NoReturn:
         seed=options["seed"],
         start_s=options["start_seconds"],
         load_s=options["load_seconds"],
+        load=not options["no_load"],
         keep_log=options["keep_log"],
         log=_read_log(options["log"]) if options["log"] else None,
     )
