@@ -229,11 +229,13 @@ def judge(
     notes: Sequence[str] = (),
     server: Mapping[str, Any] | None = None,
     loaded_prediction: Prediction | None = None,
+    served: bool = False,
 ) -> Verdict:
     """Compare everything that is known of a server with its subject.
 
     Args:
         load, loaded_prediction: the load that was sent, and the prediction for it.
+        served: the server was seen to serve; what its log says after that is how it was ended.
         ended: why the server ended where no line of its log says so (killed, never ready).
     """
     prediction = subject.predict()
@@ -241,6 +243,7 @@ def judge(
     # a log on its own has nothing that it could differ from
     differences = find_differences(subject, log, metrics) if subject.id is not None else ()
     said = list(notes)
+    about = {**_server(log, metrics), **(server or {})}
     terms: tuple[Term, ...] = ()
     checks: tuple[Check, ...] = ()
     if prediction is not None:
@@ -248,6 +251,7 @@ def judge(
         checks = compare_pool(subject, prediction, measured)
     else:
         said.append(f"no prediction: {subject.model_reason or 'the model is not known'}")
+        about["figures"] = _figures(measured)
     if load is not None:
         checks += compare_load(load, loaded_prediction or prediction, subject.data_parallel_size)
     running: Running | None = None
@@ -256,7 +260,7 @@ def judge(
             log.samples, log.preemptions, prediction, data_parallel_size=subject.data_parallel_size
         )
         said += _remarks(log)
-    refused = _refused(log, prediction, ended, served=load is not None)
+    refused = _refused(log, prediction, ended, served=served or load is not None)
     outcome = _outcome(differences, terms, checks, refused)
     return Verdict(
         command=command,
@@ -265,7 +269,7 @@ def judge(
         unit=subject.id,
         path=subject.path,
         line=subject.line,
-        server={**_server(log, metrics), **(server or {})},
+        server=about,
         differences=differences,
         terms=terms,
         checks=checks,
@@ -291,6 +295,18 @@ def _server(log: ServerLog | None, metrics: EngineMetrics | None) -> dict[str, A
         "starts": log.starts,
         "lines": log.lines,
     }
+
+
+def _figures(measured: Measured) -> dict[str, str]:
+    """What was measured, in words, where there is nothing to set it against."""
+    figures = {
+        TERM_WORDS[name]: f"{found.value / GIB:.2f} GiB" for name, found in measured.terms.items() if name in TERM_WORDS
+    }
+    counts = {"blocks": measured.blocks, "tokens": measured.tokens, "max_model_len": measured.max_model_len}
+    figures |= {name: f"{value:,}" for name, value in counts.items() if value is not None}
+    if measured.concurrency is not None:
+        figures["requests of max_model_len"] = f"{measured.concurrency.value:.2f}x"
+    return figures
 
 
 def _remarks(log: ServerLog) -> list[str]:

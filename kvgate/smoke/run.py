@@ -52,6 +52,7 @@ class SmokeOptions:
         token_cap: most tokens of a request; None sends what is declared.
         requests: requests of the declared phase; None is two a client.
         start_s, load_s: bounds, in seconds.
+        load: send a load; without one only memory and pool are compared.
         keep_log: where the server's log is copied.
         log: text of an attached server's log, None where it is not at hand.
     """
@@ -67,6 +68,7 @@ class SmokeOptions:
     seed: int = 0
     start_s: float = 900.0
     load_s: float = 180.0
+    load: bool = True
     keep_log: Path | None = None
     log: str | None = None
 
@@ -143,20 +145,22 @@ def _attached(plan: ServingPlan, config: Config, options: SmokeOptions, replan: 
     if any(one.decisive for one in differences):
         verdict = judge(subject, log, command="smoke", metrics=greeting.metrics)
         return SmokeRun(_with(verdict, differences, greeting), plan, log)
-    outcome, expected, notes = _load(plan, Endpoint(options.url, served, options.key), options, progress, lambda: True)
+    endpoint = Endpoint(options.url, served, options.key)
+    outcome, expected, notes = _load(plan, endpoint, options, progress, lambda: True)
     ended = None
-    if outcome.stopped is not None:
+    if outcome is not None and outcome.stopped is not None:
         ended = _ended("crashed", outcome.stopped)
     verdict = judge(
         subject,
         log,
         command="smoke",
-        metrics=outcome.metrics or greeting.metrics,
-        load=outcome.load,
-        timeline=outcome.timeline,
+        metrics=(outcome.metrics if outcome else None) or greeting.metrics,
+        load=outcome.load if outcome else None,
+        timeline=outcome.timeline if outcome else (),
         ended=ended,
         notes=notes,
         loaded_prediction=expected,
+        served=True,
     )
     return SmokeRun(_with(verdict, differences, greeting), plan, log)
 
@@ -267,12 +271,12 @@ def _serve(
         return _judged(plan, config, command, read_log(server.text()), ended=_gone(server))
     plan = _of_release(plan, greeting.version or read_log(server.text()).version, replan)
     name = next((name for name, _ in greeting.models), command.model)
-    say("the server is ready; the load begins")
+    say("the server is ready" + ("; the load begins" if options.load else ""))
     outcome, expected, notes = _load(
         plan, Endpoint(url, name, key), options, progress, lambda: server.exit_code is None
     )
     ended = None
-    if outcome.stopped is not None:
+    if outcome is not None and outcome.stopped is not None:
         ended = _gone(server) if server.gone() is not None else _ended("crashed", outcome.stopped)
     elif server.exit_code is not None:
         ended = _gone(server)
@@ -315,6 +319,7 @@ def _judged(
         ended=ended,
         notes=(*notes, *(f"left out: {words}" for words in command.left_out)),
         loaded_prediction=expected,
+        served=greeting is not None and ended is None,
     )
     return SmokeRun(verdict, plan, log)
 
@@ -359,7 +364,9 @@ def _load(
     options: SmokeOptions,
     progress: Progress,
     alive: Callable[[], bool],
-) -> tuple[Outcome, Prediction | None, tuple[str, ...]]:
+) -> tuple[Outcome | None, Prediction | None, tuple[str, ...]]:
+    if not options.load:
+        return None, None, ()
     prediction = plan.predict()
     if prediction is None:
         raise SmokeError("no prediction to compare with")

@@ -191,3 +191,21 @@ def wait() -> Callable[..., Any]:
 @pytest.fixture
 def is_alive() -> Callable[[int], bool]:
     return alive
+
+
+@pytest.fixture
+def make_pod() -> Callable[..., str]:
+    """A manifest for other arguments."""
+    return pod
+
+
+@pytest.fixture
+def below() -> Callable[[int], list[int]]:
+    """Processes below one, by the pids of their parents."""
+
+    def find(pid: int) -> list[int]:
+        from kvgate.smoke.processes import descendants
+
+        return sorted(child for child, _ in descendants(pid))
+
+    return find

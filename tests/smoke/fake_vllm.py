@@ -161,6 +161,10 @@ def start_up() -> None:
 
 def main() -> None:
     note_pid(os.getpid())
+    seen = os.environ.get("VLLM_FAKE_SEEN")
+    if seen:
+        with open(seen, "w", encoding="utf-8") as file:
+            json.dump({"argv": sys.argv[1:], "environ": dict(os.environ), "cwd": os.getcwd()}, file)
     if MODE in ("stubborn", "family"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if MODE == "family":
