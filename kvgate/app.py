@@ -347,6 +347,7 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         tree=tree,
         config=config,
         prompts=linked.defects,
+        beside=lambda: _beside(paths, config),
     )
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
     unchecked += [
@@ -398,6 +399,14 @@ def _linked_prompts(plans: Sequence[ServingPlan], config: Config) -> _LinkedProm
 
     found = linked_prompts(config.root, config.exclude, templates, references, plans)
     return _LinkedPrompts(found.defects, found.unread, found.files)
+
+
+def _beside(paths: Sequence[Path], config: Config) -> tuple[SourceFile, ...]:
+    """What stands beside the manifests: clients, dashboards, alerts, proxies."""
+    from kvgate.manifests.collect import collect
+    from kvgate.ruleset.scene import BESIDE_SUFFIXES
+
+    return collect(paths, config.root, exclude=config.exclude, suffixes=BESIDE_SUFFIXES).files
 
 
 def _distinct_files(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:

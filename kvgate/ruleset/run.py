@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -145,6 +145,7 @@ def judge(
     tree: Tree | None = None,
     config: Config | None = None,
     prompts: Sequence[Defect] = (),
+    beside: Callable[[], Iterable[SourceFile]] | None = None,
     only: Collection[Scope] | None = None,
 ) -> Judgement:
     """Run the selected rules.
@@ -156,6 +157,7 @@ def judge(
         tree: the same files as a tree, where there is one; checks look beside the files through it.
         config: kvgate.yaml, for checks that compare with what it declares.
         prompts: what is wrong with prompts.
+        beside: reads what stands beside the manifests (:data:`kvgate.ruleset.scene.BESIDE_SUFFIXES`).
         only: what rules may look at; None for everything.
 
     Raises:
@@ -167,7 +169,7 @@ def judge(
     findings: list[Finding] = []
     errors: list[InternalError] = []
     files = tuple(files)
-    scene = Scene(files, tree, config)
+    scene = Scene(files, tree, config, beside)
     cases = [Case(plan, prediction, scene) for plan, prediction in units]
     scene.cases = tuple(cases)
     for rule, severity in selected.values():
@@ -183,7 +185,7 @@ def judge(
             for defect in prompts:
                 _guarded(rule, None, defect.span, errors, findings, _other_findings(rule, severity, defect))
     ran = set(selected)
-    suppressed = apply_suppressions(findings, files, known=set(rules.rules), ran=ran, aliases=rules.aliases)
+    suppressed = apply_suppressions(findings, scene.looked_at, known=set(rules.rules), ran=ran, aliases=rules.aliases)
     late: list[Finding] = []
     for rule, severity in selected.values():
         if rule.scope == "suppression":

@@ -6,8 +6,9 @@ rules ask for nothing pays nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kvgate.source.text import SourceFile
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from kvgate.source.text import Span
 
 
+#: Endings of files that are no manifests and may speak of a server: its clients, dashboards, alerts and proxies.
+BESIDE_SUFFIXES: Final = frozenset(
+    {".py", ".js", ".mjs", ".ts", ".tsx", ".go", ".json", ".jsonnet", ".libsonnet", ".conf", ".cfg", ".rules", ".toml",
+     ".env", ".ini"}
+)  # fmt: skip
+MAX_BESIDE_CHARACTERS: Final = 400_000
+_TELLING: Final = re.compile(
+    r"vllm[:_]|max_(?:\w+_)?tokens|maxTokens|tool_choice|\bupstream\b|routing[-_]logic", re.IGNORECASE
+)
+
+
 class Scene:
     """A run as a whole.
 
@@ -26,12 +38,20 @@ class Scene:
         files: every file of the run.
         tree: the same files as a tree that can also look beside them; made from ``files`` where it is not given.
         config: kvgate.yaml.
+        beside: reads what stands beside the manifests (clients, dashboards, proxies), see :data:`BESIDE_SUFFIXES`; asked
+            once, and only by a rule that looks there.
     """
 
     def __init__(
-        self, files: Iterable[SourceFile] = (), tree: Tree | None = None, config: Config | None = None
+        self,
+        files: Iterable[SourceFile] = (),
+        tree: Tree | None = None,
+        config: Config | None = None,
+        beside: Callable[[], Iterable[SourceFile]] | None = None,
     ) -> None:
         self.files: Mapping[str, SourceFile] = {file.path: file for file in files}
+        self._beside = beside
+        self._everything: Mapping[str, SourceFile] | None = None
         self.config = config
         self.cases: tuple[Case, ...] = ()
         self._tree = tree
@@ -53,6 +73,23 @@ class Scene:
 
             self._objects = Objects(self.tree)
         return self._objects
+
+    @property
+    def everything(self) -> Mapping[str, SourceFile]:
+        """The files of the run, and those beside them that may have to do with the servers."""
+        if self._everything is None:
+            found = dict(self.files)
+            if self._beside is not None and (self.cases or self.objects.all):
+                for file in self._beside():
+                    if len(file.text) <= MAX_BESIDE_CHARACTERS and _TELLING.search(file.text):
+                        found.setdefault(file.path, file)
+            self._everything = found
+        return self._everything
+
+    @property
+    def looked_at(self) -> tuple[SourceFile, ...]:
+        """The files that rules may have found something in."""
+        return tuple((self._everything or self.files).values())
 
     def siblings(self, case: Case) -> list[Case]:
         """The other units of the same file, or of the same directory."""

@@ -270,8 +270,8 @@ _SCANNED: Final = (".yaml", ".yml", ".json", ".rules", ".py", ".sh", ".js", ".ts
 @check("metric-names", values=("name", "instead", "since", "release", "where", "written"), scope="tree")
 def metric_names(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Queries for metrics that the release does not export, or that cannot be added up."""
-    aliased = any(_DEFINES.search(file.text) or _MAPS.search(file.text) for file in scene.files.values())
-    for file in scene.files.values():
+    aliased = any(_DEFINES.search(file.text) or _MAPS.search(file.text) for file in scene.everything.values())
+    for file in scene.everything.values():
         if "vllm" not in file.text or not file.path.endswith(_SCANNED) or not _QUERIES.search(file.text):
             continue
         case = _nearest_case(scene, file)

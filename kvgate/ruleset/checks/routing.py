@@ -135,7 +135,7 @@ def _most_replicas(case: Case) -> int:
 def _around(scene: Scene, case: Case) -> list[SourceFile]:
     from kvgate.manifests.objects import distance
 
-    return [file for file in scene.files.values() if distance(file.path, case.unit.path) <= 1]
+    return [file for file in scene.everything.values() if distance(file.path, case.unit.path) <= 1]
 
 
 def _code(file: SourceFile) -> str:
@@ -168,7 +168,7 @@ def _of_ranks(case: Case, params: Routing) -> Iterator[Draft]:
 
 def _of_upstreams(scene: Scene, params: Routing) -> Iterator[Draft]:
     """nginx in front of several servers, by turns."""
-    for file in scene.files.values():
+    for file in scene.everything.values():
         if "upstream" not in file.text:
             continue
         for match in _UPSTREAM.finditer(file.text):
@@ -190,7 +190,7 @@ def _of_upstreams(scene: Scene, params: Routing) -> Iterator[Draft]:
 
 
 def _sessions_without_key(scene: Scene) -> Iterator[Draft]:
-    for file in scene.files.values():
+    for file in scene.everything.values():
         match = _SESSION.search(file.text)
         if match is not None and not _SESSION_KEY.search(file.text) and not _commented(file, match.start()):
             yield Draft(
@@ -286,7 +286,7 @@ def _other_block_size(scene: Scene, case: Case) -> Iterator[Draft]:
     if case.is_unresolved("block_size"):
         return
     effective = size if isinstance(size, int) else case.integer("block_size")
-    for file in scene.files.values():
+    for file in scene.everything.values():
         near = nearest(scene.cases, file.path, lambda other: other.unit.path)
         if case not in near or distance(file.path, case.unit.path) > 2:
             continue

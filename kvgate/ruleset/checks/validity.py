@@ -154,7 +154,7 @@ _AUTOMATIC: Final = re.compile(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""
 
 
 def _automatic_clients(case: Case) -> Iterator[Span]:
-    for file in case.scene.files.values():
+    for file in case.scene.everything.values():
         match = _AUTOMATIC.search(file.text)
         if match is not None:
             yield Span(file, match.start(), match.end())
@@ -181,7 +181,7 @@ def client_tokens(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Clients ask for more tokens than the server's context leaves."""
     from kvgate.manifests.objects import nearest
 
-    for file in scene.files.values():
+    for file in scene.everything.values():
         found = [match for match in _MAX_TOKENS.finditer(file.text) if _is_answer(scene, file, match)]
         if not found:
             continue
