@@ -40,6 +40,7 @@ class Choice:
     cache_dtype: str
     heads: int = 0
     kv_heads: int = 0
+    head_size_v: int | None = None
     block_size: int | None = None
     latent: bool = False
     sparse: bool = False
@@ -313,6 +314,9 @@ FLASHINFER_MLA_SPARSE_SM120: Final = _mla(
     combination=lambda choice, capability: choice.index_topk == 2048, shards=False,
 )  # fmt: skip
 
+# Models whose values are narrower than their keys name this one themselves: nothing is checked.
+FLASH_ATTN_DIFFKV: Final = Backend("FLASH_ATTN_DIFFKV", _always(multiple(16)), ())
+
 CPU_ATTN: Final = Backend(
     "CPU_ATTN",
     _always(multiple(32)),
@@ -351,6 +355,9 @@ BY_ROLE: Final = {
     "inkling_attention": _own("FLASH_ATTN", multiple(16)),
     "minimax_indexer": _own("MINIMAX_M3_SPARSE_INDEXER", exact(128)),
     "minimax_sparse": _own("MINIMAX_M3_SPARSE", exact(128)),
+    "qsa_attention": _own("QWEN4_EXP_QSA_TRITON", multiple(16)),
+    "qsa_keys": _own("QWEN4_EXP_EXP_QSA_STATE", multiple(1), outermost=True),
+    "qsa_ring": _own("QWEN4_EXP_EXP_QSA_STATE", multiple(1), outermost=True),
     "kpool_indexer": _own("DEEPSEEK_V32_INDEXER", exact(64)),
     "kpool_tail": _own("KPOOL_TAIL", multiple(1), outermost=True),
 }
@@ -441,6 +448,8 @@ def choose(choice: Choice, capability: Capability, requested: str | None = None)
     Raises:
         NoBackendError: none accepts it, or the requested one does not.
     """
+    if choice.head_size_v not in (None, choice.head_size):
+        return FLASH_ATTN_DIFFKV
     if requested is not None and requested.upper() in _BY_NAME:
         backend = _BY_NAME[requested.upper()]
         if backend.latent == choice.latent:

@@ -117,7 +117,7 @@ def state_shapes(state: State, shards: int, speculative_tokens: int) -> tuple[in
         width = _divide(state.heads * state.head_dim + 2 * state.groups * state.state_size, shards)
         return (rows + speculative_tokens) * width, _divide(state.heads, shards) * state.head_dim * state.head_dim
     if state.formula == "short_conv":
-        return rows * _divide(state.inner, shards), 0
+        return (rows + speculative_tokens) * _divide(state.inner, shards), 0
     if state.formula == "linear":
         return 0, state.heads // shards * state.head_dim * state.head_dim
     raise RefusedError(f"recurrent state {state.formula} is not known")
@@ -131,7 +131,8 @@ def _divide(value: int, shards: int) -> int:
 
 def state_bytes(state: State, settings: Settings) -> int:
     """One request's state of one layer, per rank."""
-    conv, recurrent = state_shapes(state, settings.tensor_parallel_size, settings.speculative_tokens)
+    shards = 1 if state.replicated else settings.tensor_parallel_size
+    conv, recurrent = state_shapes(state, shards, settings.speculative_tokens)
     conv_dtype = settings.dtype if settings.mamba_dtype == "auto" else settings.mamba_dtype
     recurrent_dtype = settings.mamba_ssm_dtype if settings.mamba_ssm_dtype != "auto" else state.dtype or conv_dtype
     return conv * ELEMENT_BYTES[conv_dtype] + recurrent * ELEMENT_BYTES[recurrent_dtype]
@@ -205,6 +206,7 @@ class _Layout:
             cache_dtype=cache_dtype,
             heads=layer.heads // shards,
             kv_heads=1 if latent else max(1, layer.kv_heads // shards),
+            head_size_v=None if latent else layer.head_size_v,
             block_size=settings.block_size,
             latent=latent,
             sparse=layer.sparse,
@@ -549,7 +551,7 @@ class _Layout:
             kind = "ring"
             heads = layer.kv_heads
             rings = ceil_div(size + settings.speculative_tokens, size)
-            size *= 1 << (rings - 1).bit_length()
+            size *= rings if layer.role == "qsa_ring" else 1 << (rings - 1).bit_length()
         elif layer.kind == "attention":
             heads = rank_heads(layer.kv_heads, settings.tensor_parallel_size)
             kind = "sliding_window" if layer.window is not None else "full_attention"

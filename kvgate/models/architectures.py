@@ -33,7 +33,8 @@ class State:
 
     ``formula`` names how its tensors are shaped (``mamba1``, ``mamba2``, ``gated_delta``, ``kimi_delta``,
     ``short_conv``, ``linear``); ``inner`` is the width of the convolution's values, ``groups`` the number of key (or
-    B/C) groups. ``dtype`` is the recurrent part's dtype where the model asks for one.
+    B/C) groups. ``dtype`` is the recurrent part's dtype where the model asks for one. ``replicated`` states are not
+    sharded.
     """
 
     formula: str
@@ -45,6 +46,7 @@ class State:
     conv_kernel: int = 0
     dtype: str | None = None
     checkpoints: int = 0
+    replicated: bool = False
 
 
 @record
@@ -794,6 +796,29 @@ def _glm5_next(config: Config, index: int) -> Iterable[Layer]:
     )
 
 
+def _qwen4(config: Config, index: int) -> Iterable[Layer]:
+    """Gated delta nets; sparse attention beside the indexer's keys; one layer mixes n-grams by a convolution."""
+    kind = config["layer_types"][index]
+    if kind == "linear_attention":
+        yield Layer(index, "recurrent", state=gated_delta(config))
+    elif config.get("indexer_n_heads") is None:
+        yield from attention()(config, index)
+    else:
+        width, ratio = number(config, "indexer_head_dim"), number(config, "indexer_compress_ratio", 1)
+        ropes = config.get("rope_parameters") or {}
+        # Multimodal positions (three of 8 bytes) are kept beside the raw keys.
+        raw = (width + 3) // 4 * 4 + 12 if "mrope_section" in ropes else width
+        yield from attention(role="qsa_attention")(config, index)
+        yield Layer(index, "ring", kv_heads=1, head_size=raw, dtype="bfloat16", role="qsa_ring", block_size=ratio)
+        yield Layer(
+            index, "mla", kv_heads=1, head_size=width, dtype="bfloat16", role="qsa_keys", tokens_per_state=ratio
+        )
+    if index + 1 in (config.get("ple_layer_ids") or ()):
+        rows = (number(config, "ple_conv_kernel_size") - 1) * number(config, "ngram_size")
+        inner = number(config, "hidden_size") * number(config, "hc_count")
+        yield Layer(index, "recurrent", state=State("short_conv", inner=inner, conv_kernel=rows + 1, replicated=True))
+
+
 _SPARSE_KINDS: Final = frozenset({"sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention"})
 
 
@@ -828,6 +853,13 @@ def _plamo3_window(config: Config, index: int) -> int | None:
     if isinstance(windows, (list, tuple)):
         return int(windows[index]) if windows[index] is not None else None
     return by_layer_type()(config, index)
+
+
+def _pangu_sink(config: Config, index: int) -> Iterable[Layer]:
+    """openPangu: learned keys and values before every request's where the model has them."""
+    sinks = number(config, "param_sink_number", 0)
+    width = at("v_channels", head_size(config)) if sinks else None
+    yield from attention(window=_pangu_window, size_v=width, role="static_sink" if sinks else "")(config, index)
 
 
 def _pangu_window(config: Config, index: int) -> int | None:
@@ -1059,6 +1091,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "LongcatFlashForCausalLM": Family(each(mla(per_layer=2), at("num_layers"))),
     "LongcatFlashNgramForCausalLM": Family(each(mla(per_layer=2), at("num_layers"))),
     "MistralLarge3ForCausalLM": _MLA,
+    "PanguProMoEV2ForCausalLM": Family(each(_pangu_sink)),
     "PanguUltraMoEForCausalLM": _MLA,
     "SarvamMLAForCausalLM": _MLA,
     # recurrent and hybrid
@@ -1107,6 +1140,7 @@ FAMILIES: Final[dict[str, Family]] = {
         by_kind("layer_types", {"linear_attention": _GDN, "full_attention": _EVEN}), hybrid=True
     ),
     "Qwen3NextForCausalLM": _GDN_FAMILY,
+    "Qwen4ExpForCausalLM": Family(each(_qwen4), hybrid=True, ssm_dtype_key="mamba_ssm_dtype"),
     "Qwen3_5ForCausalLM": Family(_QWEN_NEXT, hybrid=True, ssm_dtype_key="mamba_ssm_dtype"),
     "Qwen3_5MoeForCausalLM": Family(_QWEN_NEXT, hybrid=True, ssm_dtype_key="mamba_ssm_dtype"),
     "Zamba2ForCausalLM": Family(_zamba2, hybrid=True),
@@ -1135,6 +1169,9 @@ FAMILIES: Final[dict[str, Family]] = {
     "XLMRobertaForSequenceClassification": _BIDIRECTIONAL,
     "XLMRobertaForTokenClassification": _BIDIRECTIONAL,
     "XLMRobertaModel": _BIDIRECTIONAL,
+    "ErnieForSequenceClassification": _BIDIRECTIONAL,
+    "ErnieForTokenClassification": _BIDIRECTIONAL,
+    "ErnieModel": _BIDIRECTIONAL,
     "GPT2ForSequenceClassification": Family(each(attention(size=even_head_size, kv=query_heads)), runner="pooling"),
     "Gemma2Model": Family(_DENSE_PLAN, runner="pooling"),
     "ClefOmniForJointSchema": inside(fixed("Qwen3MoeForCausalLM"), runner="pooling"),
@@ -1191,6 +1228,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "BeeForConditionalGeneration": inside(),
     "Blip2ForConditionalGeneration": inside(),
     "Cohere2VisionForConditionalGeneration": inside(),
+    "ChameleonForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "CohereCompassForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "ColModernVBertForRetrieval": Family(_ENCODER, runner="pooling", encoder_only=True, multimodal=True),
     "ColQwen3": inside(fixed("Qwen3ForCausalLM"), runner="pooling", default_seq_pooling="CLS"),
@@ -1211,6 +1249,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "FireRedASR2ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "FunASRForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
     "FunAudioChatForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),
+    "FuyuForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads)), multimodal=True),
     "Gemma3ForConditionalGeneration": inside(fixed("Gemma3ForCausalLM")),
     "Gemma3nForConditionalGeneration": inside(fixed("Gemma3nForCausalLM")),
     "Gemma4ForConditionalGeneration": inside(fixed("Gemma4ForCausalLM"), item_tokens=_GEMMA4_VIDEO),
@@ -1225,6 +1264,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "GraniteSpeechForConditionalGeneration": inside(),
     "GraniteSpeechPlusForConditionalGeneration": inside(),
     "H2OVLChatModel": inside(),
+    "HCXVisionForCausalLM": inside(),
     "HCXVisionV2ForCausalLM": inside(),
     "HunYuanVLForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "Idefics3ForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
@@ -1270,6 +1310,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "MuseGlimmerForConditionalGeneration": Family(
         each(attention(window=_muse_window)), multimodal=True, window_everywhere=False
     ),
+    "MusicFlamingoForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "NVLM_D": inside(),
     "NemotronH_Nano_Omni_Reasoning_V3": inside(
         hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
@@ -1307,12 +1348,17 @@ FAMILIES: Final[dict[str, Family]] = {
     "Qwen3VLMoeForConditionalGeneration": inside(fixed("Qwen3MoeForCausalLM")),
     "Qwen3_5ForConditionalGeneration": _QWEN35_MM,
     "Qwen3_5MoeForConditionalGeneration": _QWEN35_MM,
+    "Qwen4ExpForConditionalGeneration": Family(
+        each(_qwen4), hybrid=True, multimodal=True, ssm_dtype_key="mamba_ssm_dtype"
+    ),
     "RForConditionalGeneration": inside(),
     "SkyworkR1VChatModel": inside(),
     "SmolVLMForConditionalGeneration": inside(fixed("LlamaForCausalLM")),
     "Step3VLForConditionalGeneration": inside(fixed("Step3TextForCausalLM")),
     "Step3p7ForConditionalGeneration": inside(fixed("Step3p5ForCausalLM"), window_everywhere=False),
     "StepVLForConditionalGeneration": inside(),
+    "Tarsier2ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
+    "TarsierForConditionalGeneration": inside(),
     "UltravoxModel": inside(),
     "UnlimitedOCRForCausalLM": Family(_UNLIMITED_OCR, multimodal=True),
     "VibeVoiceAsrForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
