@@ -284,7 +284,7 @@ def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
             _words(app.write_comment(difference, chosen.event, options["comment"], chosen.environ), options)
         except KvgateError as error:
             # what GitHub makes of a comment says nothing about the change
-            click.echo(f"kvgate: {error}", err=True)
+            click.echo(_line(str(error)), err=True)
     sys.exit(_exit_code(difference.report, options))
 
 
@@ -564,10 +564,10 @@ def main() -> NoReturn:
         hint = f' (see "{context.command_path} --help")' if context else ""
         if isinstance(error, click.NoSuchOption) and context and context.info_name == "predict":
             hint = "; vLLM's own arguments follow --"
-        click.echo(f"kvgate: {error.format_message()}{hint}", err=True)
+        click.echo(_line(f"{error.format_message()}{hint}"), err=True)
         sys.exit(ExitCode.USAGE)
     except KvgateError as error:
-        click.echo(f"kvgate: {error}", err=True)
+        click.echo(_line(str(error)), err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
@@ -586,6 +586,13 @@ def main() -> NoReturn:
         )
         sys.exit(ExitCode.INTERNAL)
     sys.exit(ExitCode.CLEAN)
+
+
+def _line(text: str) -> str:
+    """One line for stderr, whatever stands in it: it may quote an argument or a file."""
+    from kvgate.report.escape import visible
+
+    return f"kvgate: {visible(text)}"
 
 
 def _deepest(error: BaseException) -> str:

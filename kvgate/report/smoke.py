@@ -62,12 +62,13 @@ def _text(verdict: Verdict) -> Iterator[str]:
     rows = _memory_rows(verdict.terms)
     if rows:
         yield ""
-        yield from _columns([("memory per GPU", "predicted", "", "measured", ""), *rows])
+        yield from _columns([("memory per GPU", "predicted", "", "measured", ""), *rows], words=(4,))
     elif verdict.prediction is None:
         yield from _measured_only(verdict)
     if verdict.checks:
         yield ""
-        yield from _columns([("pool and load", "predicted", "measured", "", "from"), *map(_check_row, verdict.checks)])
+        header = ("pool and load", "predicted", "measured", "", "from")
+        yield from _columns([header, *map(_check_row, verdict.checks)], words=(3, 4))
     if verdict.running:
         yield ""
         yield f"running: {verdict.running.words}"
@@ -208,15 +209,20 @@ def _timeline(moments: Sequence[Moment]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("time", "running", "waiting", "usage", "preempted")]
     for one in moments:
         when = f"{one.seconds:.0f} s" if one.seconds is not None else one.time or "?"
-        rows.append((when, str(one.running), str(one.waiting), _share(one.usage), count(one.preemptions)))
+        preempted = "" if one.preemptions is None else f"{one.preemptions:,}"
+        rows.append((when, str(one.running), str(one.waiting), _share(one.usage), preempted))
     return rows
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _columns(rows: Sequence[tuple[str, ...]], words: Sequence[int] = ()) -> Iterator[str]:
+    """Rows under each other; the first column and ``words`` are set left, numbers right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for first, *rest in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if at == 0 or at in words else f"{cell:>{width}}"
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 # --- markdown ---------------------------------------------------------------------------------------------------------

@@ -131,13 +131,13 @@ def _table(units: Sequence[UnitReport], paint: Paint, columns: int) -> Iterator[
 def _laid(cells: Sequence[str], widths: Sequence[int]) -> str:
     shown: list[str] = []
     for column, (cell, size) in enumerate(zip(cells, widths, strict=True)):
-        fitted = _middle(cell, size)
+        fitted = cut_middle(cell, size)
         pad = " " * (size - width(fitted))
         shown.append(pad + fitted if column in _RIGHT else fitted + pad)
     return "  ".join(shown).rstrip()
 
 
-def _middle(text: str, size: int) -> str:
+def cut_middle(text: str, size: int) -> str:
     """A text cut in its middle to a width."""
     if width(text) <= size:
         return text
@@ -245,7 +245,7 @@ def _origins(unit: UnitReport, paint: Paint) -> Iterator[str]:
         names = min(max(width(name) for name, _, _ in rows), 32)
         values = min(max(width(value) for _, value, _ in rows), 48)
         for name, value, where in rows:
-            shown = _middle(value, values)
+            shown = cut_middle(value, values)
             yield f"  {name}{' ' * (names - width(name))}  {shown}{' ' * (values - width(shown))}  {where}".rstrip()
     if unit.model_reason:
         yield f"  model unknown: {visible(unit.model_reason)}"

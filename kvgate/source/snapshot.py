@@ -234,7 +234,7 @@ class Repository:
 
     def _command(self) -> list[str]:
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-        return [_git(self._environ), "--no-pager", *settings]
+        return [git_program(self._environ), "--no-pager", *settings]
 
     def _variables(self) -> dict[str, str]:
         kept = {name: self._environ[name] for name in _ENVIRONMENT if name in self._environ}
@@ -464,7 +464,7 @@ def _shown(text: str) -> str:
     return plain if len(plain) <= 200 else plain[:199] + "…"
 
 
-def _git(environ: Mapping[str, str]) -> str:
+def git_program(environ: Mapping[str, str]) -> str:
     """git's full path: relative entries of PATH, and so the repository's own folder, are never looked at.
 
     Raises:

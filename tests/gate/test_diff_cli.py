@@ -335,3 +335,12 @@ def test_the_comparison_s_own_rules_are_explained(repo):
         assert shown.startswith(f"{rule.id}: {rule.title}\n")
         assert all(line == line.rstrip() and len(line) <= 110 for line in shown.splitlines())
         assert rule.remediation.endswith(".")
+
+
+def test_long_names_are_cut_in_their_middle(repo):
+    name = "a-very-long-name-" * 20
+    repo.commit({"a.yaml": manifest(repo, 6, name=name)})
+    repo.commit({"a.yaml": manifest(repo, 3, name=name)})
+    row = next(line for line in diff(repo).stdout.splitlines() if line.startswith("Deployment/"))
+    assert "…" in row
+    assert len(row) <= 120

@@ -20,7 +20,7 @@ from kvgate.report.difference.words import (
     tokens_cell,
 )
 from kvgate.report.escape import visible, width
-from kvgate.report.text import DEFAULT_WIDTH, MIN_WIDTH, render_text
+from kvgate.report.text import DEFAULT_WIDTH, MIN_WIDTH, cut_middle, render_text
 
 _HEAD: Final = ("UNIT", "REQUESTS", "POOL", "TOKENS", "ADMITTED", "STARTS")
 _BOLD: Final = "\x1b[1m"
@@ -116,14 +116,8 @@ def _place(cause: Cause) -> str:
 
 
 def _laid(cells: Sequence[str], widths: Sequence[int]) -> str:
-    shown = []
-    for cell, size in zip(cells, widths, strict=True):
-        fitted = cell
-        while width(fitted) > size:
-            middle = len(fitted) // 3
-            fitted = fitted[:middle].rstrip("…") + "…" + fitted[middle + 1 :].lstrip("…")
-        shown.append(fitted + " " * (size - width(fitted)))
-    return "  ".join(shown).rstrip()
+    fitted = [cut_middle(cell, size) for cell, size in zip(cells, widths, strict=True)]
+    return "  ".join(cell + " " * (size - width(cell)) for cell, size in zip(fitted, widths, strict=True)).rstrip()
 
 
 def _wrapped(text: str, columns: int, indent: str) -> list[str]:

@@ -1,0 +1,86 @@
+"""The pre-commit hook: what triggers it, and that it finds the example's fault in a repository of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+HOOKS = ROOT / ".pre-commit-hooks.yaml"
+
+pytestmark = pytest.mark.skipif(not HOOKS.exists(), reason="the distribution does not carry the hooks")
+
+
+@pytest.fixture(scope="module")
+def hook():
+    (hook,) = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
+    return hook
+
+
+def test_it_reads_the_whole_repository_once(hook):
+    assert (hook["id"], hook["entry"], hook["language"]) == ("kvgate", "kvgate check", "python")
+    assert hook["pass_filenames"] is False
+    assert hook["require_serial"] is True
+    assert "types" not in hook
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "deploy/chat.yaml", "compose.yml", "values.yaml.j2", "a.yaml.tmpl", "task.json", "run.sh", "bin/start", "run",
+        "Dockerfile", "docker/Dockerfile.gpu", "llm.dockerfile", "Containerfile", "Makefile", "justfile", "vllm.service",
+        "vllm.container", "start.bat", "start.ps1", ".env", "deploy/.env", ".env.prod", "prod.env", "app/rag.py",
+        "kvgate.yaml", ".kvgate.yml", ".kvgate/models/a__b/config.json", ".kvgate/rules/mine.yaml", "job.sbatch",
+    ],
+)  # fmt: skip
+def test_what_can_change_a_verdict_triggers_it(hook, path):
+    assert re.search(hook["files"], path)
+
+
+@pytest.mark.parametrize("path", ["README.md", "logo.png", "src/main.rs", "a.yaml.bak", "notes.txt", "x.lock", "a.pyc"])
+def test_what_cannot_does_not(hook, path):
+    assert not re.search(hook["files"], path)
+
+
+@pytest.mark.packaging
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="installs from the repository")
+def test_pre_commit_finds_the_example_s_fault(tmp_path):
+    """As a user has it: the repository as source of the hook, installed by pip from a clone of it."""
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT / "tests" / "examples" / "deploy", tree / "deploy")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GIT_", "GITHUB_", "PYTEST", "COV", "HF_")) and name != "PYTHONPATH"
+    }
+    environ = {**kept, "PRE_COMMIT_HOME": str(tmp_path / "home"), "HF_HOME": str(tmp_path / "hub")}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=tree, env=environ, capture_output=True, text=True, encoding="utf-8", check=False, timeout=600
+        )
+
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    source = f"file://{ROOT.as_posix()}"
+    (tree / ".pre-commit-config.yaml").write_text(
+        f"repos: [{{repo: '{source}', rev: {head}, hooks: [{{id: kvgate}}]}}]\n"
+    )
+    assert run("git", "init", "--quiet").returncode == 0
+    assert run("git", "add", ".").returncode == 0
+    result = run(sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "error[peak-concurrency-exceeds-kv-cache]" in result.stdout
+    assert "deploy/rag-chat.yaml" in result.stdout
+    shutil.rmtree(tree / "deploy")
+    run("git", "add", "--all")
+    result = run(sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never")
+    assert (result.returncode, "(no files to check)" in result.stdout or "Passed" in result.stdout) == (0, True)
