@@ -74,7 +74,7 @@ def _environment(case: Case, bound: Bound) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in case.plan.environment.items()}
 
 
-def _longest(case: Case, bound: Bound) -> int | None:
+def longest_max_model_len(case: Case) -> int | None:
     """The longest max_model_len that vLLM accepts: the derived length, or ``model_max_length`` where that is more.
 
     Before 0.30.0 YaRN's factor multiplied the original length (``config/model.py``, ``_get_and_verify_max_len``); since
@@ -94,6 +94,23 @@ def _longest(case: Case, bound: Bound) -> int | None:
                 if isinstance(original, int) and isinstance(factor, int | float):
                     lengths.append(int(original * factor))
     return max(length for length in lengths if isinstance(length, int))
+
+
+def _longest(case: Case, bound: Bound) -> int | None:
+    return longest_max_model_len(case)
+
+
+def _container_gpus(case: Case, bound: Bound) -> int | None:
+    """GPUs of the container alone, where several pods make one server."""
+    from kvgate.manifests.tree import node_at
+    from kvgate.source.yaml_tree import scalar_int
+
+    for section in ("limits", "requests"):
+        for name in ("nvidia.com/gpu", "amd.com/gpu"):
+            count = scalar_int(node_at(case.unit.node, "resources", section, name))
+            if count is not None:
+                return count
+    return None
 
 
 def _is_built(case: Case, bound: Bound) -> bool:
@@ -226,6 +243,7 @@ _OWN: Final = (
         (),
         lambda c, b: [request.resource for request in c.unit.gpu_requests],
     ),
+    Fact("unit.container_gpus", "int", True, "GPUs that the container itself requests", (), _container_gpus),
     Fact(
         "unit.gpus_used",
         "int",

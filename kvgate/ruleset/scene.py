@@ -38,7 +38,7 @@ class Scene:
         files: every file of the run.
         tree: the same files as a tree that can also look beside them; made from ``files`` where it is not given.
         config: kvgate.yaml.
-        beside: reads what stands beside the manifests (clients, dashboards, proxies), see :data:`BESIDE_SUFFIXES`; asked
+        beside: reads what stands beside the manifests (clients, dashboards, proxies; :data:`BESIDE_SUFFIXES`). Asked
             once, and only by a rule that looks there.
     """
 

@@ -93,16 +93,18 @@ def test_a_cap_below_what_the_pool_sustains_is_no_fault_of_the_pool(tmp_path: Pa
 
 def test_severity_follows_what_is_known(tmp_path: Path) -> None:
     length = "--max-model-len=16384"
-    certain = findings(tmp_path, length)[PEAK]
-    assert certain.severity is Severity.ERROR  # 20 is beyond the whole interval of a pool from scratch
+    # short requests, so that the width of the interval is some of them
+    request = "prompt_tokens: 700, output_tokens: 100"
+    certain = findings(tmp_path, length, load=f"peak_concurrency: 200, {request}")[PEAK]
+    assert certain.severity is Severity.ERROR  # 200 is beyond the whole interval of a pool from scratch
     interval = re.search(r"sustains (\d+) \((\d+) to (\d+) within what is known\)", certain.message)
     assert interval
     low, high = int(interval[2]), int(interval[3])
     assert low < high
     # as many as the pool may hold at its largest: too many only at the estimate
-    near = findings(tmp_path, length, load=f"peak_concurrency: {high}, prompt_tokens: 7500, output_tokens: 1000")
+    near = findings(tmp_path, length, load=f"peak_concurrency: {high}, {request}")
     assert near[PEAK].severity is Severity.WARNING
-    fits = findings(tmp_path, length, load=f"peak_concurrency: {low}, prompt_tokens: 7500, output_tokens: 1000")
+    fits = findings(tmp_path, length, load=f"peak_concurrency: {low}, {request}")
     assert PEAK not in fits
     assumed = findings(tmp_path, length, image="vllm/vllm-openai:latest")[PEAK]
     assert assumed.severity is Severity.INFO

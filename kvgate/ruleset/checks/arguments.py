@@ -31,8 +31,8 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
     for problem in case.plan.parsed.problems:
         if problem.kind not in params.kinds:
             continue
-        if problem.kind == "invalid-value" and problem.refused and _printed_as_float(case, problem):
-            continue  # a rule of its own says so
+        if problem.kind == "invalid-value" and problem.refused and _told_elsewhere(case, problem):
+            continue
         ceiling = None
         if not problem.certain or (problem.kind in params.mild and not problem.refused):
             ceiling = Severity.INFO
@@ -52,12 +52,15 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
         )
 
 
-def _printed_as_float(case: Case, problem: ArgumentProblem) -> bool:
-    """Whether a whole number was printed with an exponent, as Helm does (rule ``helm-float-rendering``)."""
+def _told_elsewhere(case: Case, problem: ArgumentProblem) -> bool:
+    """Whether a stable rule of its own says so: a number with an exponent (Helm's way), a rank without kernels."""
     for argument in case.plan.parsed.arguments.values():
         inside = argument.span.file is problem.span.file and argument.span.start <= problem.span.start
         if inside and problem.span.end <= argument.span.end and argument.text is not None:
-            return re.fullmatch(r"\d+(?:\.\d+)?[eE]\+\d+", argument.text.value.strip()) is not None
+            text = argument.text.value.strip()
+            if argument.dest == "max_lora_rank":
+                return case.argument("enable_lora") is True and text.isdecimal()
+            return re.fullmatch(r"\d+(?:\.\d+)?[eE]\+\d+", text) is not None
     return False
 
 

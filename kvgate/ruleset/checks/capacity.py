@@ -134,7 +134,7 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
 
 
 def _pool_sustains(prediction: Prediction, bound: Bound) -> int | None:
-    """Requests that the pool of one rank sustains, were they all let in: to wait for a free sequence is no fault of it."""
+    """Requests that the pool of one rank sustains, were all let in: waiting for a free sequence is no fault of it."""
     load, blocks = prediction.concurrency, prediction.kv_cache.num_gpu_blocks
     if load is None or load.ratio is None or load.limited_by != "max_num_seqs" or not blocks:
         return sustained_at(prediction, bound)

@@ -45,6 +45,33 @@ def budget_below_length(case: Case, params: NoParams) -> Iterator[Draft]:
     )
 
 
+@check("length-of-model", values=("length", "longest", "release"))
+def length_of_model(case: Case, params: NoParams) -> Iterator[Draft]:
+    """max_model_len is more than the model's configuration allows, or would be without a variable that hides it."""
+    from kvgate.ruleset.facts import longest_max_model_len
+
+    length, longest = case.argument("max_model_len"), longest_max_model_len(case)
+    allowed = case.plan.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "").lower() in ("1", "true")
+    hidden = any(
+        variable.name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN" and variable.value is None
+        for variable in case.unit.environment
+    )
+    if not isinstance(length, int) or hidden:
+        return
+    if longest is None:
+        # the variable is only needed for a length beyond the model's own
+        if not allowed or case.plan.values.get("hf_overrides") is not None or case.plan.model is not None:
+            return
+    elif length <= longest:
+        return
+    yield Draft(
+        variant="allowed-unknown" if longest is None else "allowed" if allowed else None,
+        values={"length": length, "longest": longest, "release": case.release_words},
+        rests_on=("model",) if longest is not None else (),
+        related=(("env:VLLM_ALLOW_LONG_MAX_MODEL_LEN", "which lets it through"),) if allowed else (),
+    )
+
+
 # -- hybrid models and connectors --------------------------------------------------------------------------------------
 
 
