@@ -56,7 +56,7 @@ def gather(log: ServerLog | None, metrics: EngineMetrics | None) -> Measured:
     numbers: dict[str, float | None] = dict.fromkeys(("blocks", "tokens", "max_model_len", "block_size"))
     concurrency: Figure | None = None
     if log is not None:
-        for name in (*TERM_WORDS, "cuda_graphs_estimated"):
+        for name in (*TERM_WORDS, "cuda_graphs_estimated", "consumed"):
             reading = log.figure(name)
             if reading is not None:
                 terms[name] = _figure(reading)
@@ -256,9 +256,9 @@ def judge(
         checks += compare_load(load, loaded_prediction or prediction, subject.data_parallel_size)
     running: Running | None = None
     if log is not None:
-        running = explain_running(
-            log.samples, log.preemptions, prediction, data_parallel_size=subject.data_parallel_size
-        )
+        # what ran is explained by the pool that the server had, not by the one that it should have had
+        had = _known_pool(subject, measured)[0] or prediction
+        running = explain_running(log.samples, log.preemptions, had, data_parallel_size=subject.data_parallel_size)
         said += _remarks(log)
     refused = _refused(log, prediction, ended, served=served or load is not None)
     outcome = _outcome(differences, terms, checks, refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import subprocess
@@ -30,6 +31,8 @@ Readiness = Literal["ready", "exited", "hang", "dying"]
 
 class Server:
     """A started server. Use it as a context manager: leaving ends the process and everything below it.
+
+    ``folder`` is its working directory, made for it alone.
 
     Raises:
         SmokeError: the program cannot be started.
@@ -62,7 +65,7 @@ class Server:
         except OSError as error:
             self._dismiss_guard(done=True)
             raise SmokeError(f"{argv[0]}: cannot be started: {error.strerror or error}") from None
-        self._tell_guard(f"{self.pid} {self.mark}\n")
+        self._tell_guard(json.dumps({"pid": self.pid, "mark": self.mark, "folder": str(folder)}) + "\n")
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 

@@ -165,9 +165,11 @@ def test_a_killed_kvgate_takes_its_server_along(tree: Any, article: str, wait: A
     tree.environment = {"VLLM_FAKE_MODE": "family"}
     process = tree.start("smoke", "pod.json", "--quiet")
     wait(lambda: len(tree.pids) == 3)
+    folder = Path(os.readlink(f"/proc/{tree.pids[0]}/cwd"))
     process.kill()
     process.communicate(timeout=20)
     wait(lambda: not any(is_alive(pid) for pid in tree.pids), 40)
+    wait(lambda: not folder.exists())
 
 
 @pytest.mark.parametrize("stage", ["hang", "hang-in-load"])
