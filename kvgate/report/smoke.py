@@ -106,7 +106,7 @@ def _identity(verdict: Verdict) -> Iterator[str]:
         yield words
     for one in verdict.differences:
         mark = "" if one.decisive else " (does not matter here)"
-        yield f"  {one.name}: {visible(one.server)}, the manifest says {visible(one.manifest)}{mark}"
+        yield f"  {visible(one.name)}: {visible(one.server)}, the manifest says {visible(one.manifest)}{mark}"
 
 
 def _memory_rows(terms: Sequence[Term]) -> list[tuple[str, ...]]:
