@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kvgate.plan import ModelContext, ServingPlan
     from kvgate.prompts.analysis import UnreadPrompt
     from kvgate.prompts.defect import Defect
+    from kvgate.ruleset.load import RuleSet
+    from kvgate.ruleset.run import Judgement, Selection
     from kvgate.smoke.command import Command
     from kvgate.smoke.load import Progress
     from kvgate.smoke.run import SmokeOptions
@@ -315,9 +317,8 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     from kvgate import __version__
     from kvgate.findings.finding import Unchecked
     from kvgate.findings.report import Report
-    from kvgate.manifests.tree import Tree
     from kvgate.ruleset.load import load_rules
-    from kvgate.ruleset.run import Selection, judge
+    from kvgate.ruleset.run import Selection
     from kvgate.ruleset.units import unit_report
 
     for path in paths:
@@ -336,25 +337,13 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     )
     crashes: list[InternalError] = []
     predicted = [(plan, _predicted(plan, crashes)) for plan in plans]
-    tree = Tree(collection.files, config.root)
-    linked = _linked_prompts(plans, config)
-    judgement = judge(
-        rules,
-        selection,
-        predicted,
-        reading.unread,
-        _distinct_files([*collection.files, *linked.files]),
-        tree=tree,
-        config=config,
-        prompts=linked.defects,
-        beside=lambda: _beside(paths, config),
-    )
+    judgement, unread_prompts = judge_state(rules, selection, predicted, collection, reading, config, paths)
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
     unchecked += [
         Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
     ]
     unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
-    unchecked += [Unchecked(place.reason, place.span.path, place.span.line) for place in linked.unread]
+    unchecked += unread_prompts
     whole = any(config.root.is_relative_to(path.resolve()) for path in paths)
     unchecked += _unmatched_entries(config, collection, plans, whole=whole)
     findings, accepted = judgement.findings, 0
@@ -370,6 +359,35 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         rules=judgement.rules,
     )
     return _without_secrets(report, plans, collection)
+
+
+def judge_state(
+    rules: RuleSet,
+    selection: Selection,
+    predicted: Sequence[tuple[ServingPlan, Prediction | None]],
+    collection: Collection,
+    reading: Reading,
+    config: Config,
+    paths: Sequence[Path],
+) -> tuple[Judgement, list[Unchecked]]:
+    """What the rules say of everything that was read, and which linked prompts could not be read."""
+    from kvgate.findings.finding import Unchecked
+    from kvgate.manifests.tree import Tree
+    from kvgate.ruleset.run import judge
+
+    linked = _linked_prompts([plan for plan, _ in predicted], config)
+    judgement = judge(
+        rules,
+        selection,
+        predicted,
+        reading.unread,
+        _distinct_files([*collection.files, *linked.files]),
+        tree=Tree(collection.files, config.root),
+        config=config,
+        prompts=linked.defects,
+        beside=lambda: _beside(paths, config),
+    )
+    return judgement, [Unchecked(place.reason, place.span.path, place.span.line) for place in linked.unread]
 
 
 @record
@@ -741,7 +759,8 @@ def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
 
         if find_gpu(options.gpu) is None:
             raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
-    return diff_trees(paths, replace(options, vllm_version=_release(options.vllm_version), version=__version__))
+    asked = replace(options, vllm_version=_release(options.vllm_version), version=__version__)
+    return diff_trees(paths, asked, judge_state)
 
 
 def read_event(environ: Mapping[str, str]) -> Event | None:
@@ -862,13 +881,13 @@ def verify_log(
         raise InputError("--log: nothing in it is a line of vLLM's")
     if path is None:
         model, reason = _model_of_log(log.model, options)
-        return judge(subject_of_log(log, model, reason), log, command="verify"), ()
+        return _signed(judge(subject_of_log(log, model, reason), log, command="verify")), ()
     config, plans = _units_of(path, options)
     plan = choose_plan(plans, unit, log)
     if plan.version_basis == "assumed" and log.version is not None:
         _, plans = _units_of(path, replace(options, vllm_version=log.version))
         plan = next(one for one in plans if one.unit.id == plan.unit.id)
-    verdict = judge(_subject(plan, config), log, command="verify")
+    verdict = _signed(judge(_subject(plan, config), log, command="verify"))
     return verdict, (_record(plan, verdict, log, config),) if record else ()
 
 
@@ -903,7 +922,7 @@ def smoke_unit(
     run = run_smoke(plan, config, smoke, options.environ, replan=replan, progress=progress, say=say)
     if record and run.log is not None:
         say(_record(run.plan, run.verdict, run.log, config))
-    return run.verdict
+    return _signed(run.verdict)
 
 
 def smoke_command_line(path: Path, options: CheckOptions, smoke: SmokeOptions, *, unit: str | None = None) -> Command:
@@ -923,6 +942,12 @@ def _smoke_plan(path: Path, options: CheckOptions, unit: str | None) -> tuple[Co
 
     config, plans = _units_of(path, options)
     return config, choose_plan(plans, unit)
+
+
+def _signed(verdict: Verdict) -> Verdict:
+    from kvgate import __version__
+
+    return replace(verdict, version=__version__)
 
 
 def _record(plan: ServingPlan, verdict: Verdict, log: ServerLog, config: Config) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from kvgate import __version__
 from kvgate.capacity.prediction import Memory, Prediction, Quantity
 from kvgate.engine.exposition import EngineMetrics
 from kvgate.engine.logs import Reading, Refusal, ServerLog
@@ -280,7 +279,6 @@ def judge(
         lines=_decisive_lines(log) if refused else (),
         notes=tuple(said),
         prediction=prediction,
-        version=__version__,
     )
 
 
