@@ -293,7 +293,7 @@ def _stale(
         values: dict[str, Any] = {
             "name": f"vllm:{match['name']}",
             "instead": f" Take vllm:{metric.instead} instead." if metric.instead else "",
-            "since": metric.hidden or metric.last,
+            "since": metric.last,
             "release": f"vLLM {version}" + (" (assumed)" if assumed else ""),
             "where": "",
             "written": written,
@@ -307,8 +307,9 @@ def _stale(
         standing = metric.standing(version)
         if standing in ("hidden", "removed"):
             seen.add(written)
-            variant = "hidden" if standing == "hidden" else None
-            yield Draft(at=span, case=case, variant=variant, values=values, ceiling=ceiling)
+            hidden = standing == "hidden"
+            said = {**values, "since": metric.hidden} if hidden else values
+            yield Draft(at=span, case=case, variant="hidden" if hidden else None, values=said, ceiling=ceiling)
     for match in _SUM.finditer(file.text):
         metric = find_metric(match["name"])
         if metric is None or not metric.share or re.match(r"[^\n]*\)\s*/", file.text[match.end() :]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kvgate.records import record
@@ -19,18 +19,23 @@ from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, is_go_template, scalar_int
 
-#: What changed for the numbers, by the first release with it.
+#: What changed for the numbers: the first release with it, words, and the argument that makes it irrelevant when set.
 CHANGES: Final = (
-    ("0.8.0", "V1 is the default engine"),
-    ("0.11.0", "full and piecewise CUDA graphs are the default"),
-    ("0.14.0", "asynchronous scheduling is the default"),
-    ("0.18.0", "swap space is gone"),
-    ("0.20.0", "the utilization default is 0.92 instead of 0.9"),
-    ("0.20.0", "CUDA graphs are counted in the budget"),
-    ("0.28.0", "GPUs from 160 GiB get a token budget of 16,384 instead of 8,192"),
-    ("0.28.0", "hybrid models cache prefixes by default"),
-    ("0.29.0", "the API server module is deprecated in favour of vllm serve"),
+    ("0.8.0", "V1 is the default engine", None),
+    ("0.11.0", "full and piecewise CUDA graphs are the default", "enforce_eager"),
+    ("0.14.0", "asynchronous scheduling is the default", "async_scheduling"),
+    ("0.20.0", "the utilization default is 0.92 instead of 0.9", "gpu_memory_utilization"),
+    ("0.20.0", "CUDA graphs are counted in the budget", "enforce_eager"),
+    ("0.28.0", "GPUs from 160 GiB get a token budget of 16,384 instead of 8,192", "max_num_batched_tokens"),
+    ("0.28.0", "hybrid models cache prefixes by default", "enable_prefix_caching"),
 )
+#: Changes that only some servers see.
+_ONLY: Final[Mapping[str, Callable[[Case], bool]]] = {
+    "GPUs from 160 GiB get a token budget of 16,384 instead of 8,192": lambda case: (
+        case.plan.gpu is None or (case.plan.gpu.memory_bytes or 0) >= 160 * 2**30
+    ),
+    "hybrid models cache prefixes by default": lambda case: case.geometry is None or case.geometry.is_hybrid,
+}
 
 _TUNED: Final = re.compile(
     r"(?:tuned|tested|measured|benchmarked|validated|sized|calibrated|verified|worked|works|fits|fine|ok|good|safe|set|from|since)\b"
@@ -43,7 +48,7 @@ _TUNED: Final = re.compile(
 class Drift:
     """``share`` of the pool that counts as a change."""
 
-    share: float = 0.02
+    share: float = 0.005
 
 
 @check(
@@ -68,7 +73,11 @@ def default_drift(case: Case, params: Drift) -> Iterator[Draft]:
         return
     older, newer = (tuned, version) if order < 0 else (version, tuned)
     changes = [
-        words for release, words in CHANGES if compare_versions(older, release) < 0 <= compare_versions(newer, release)
+        words
+        for release, words, unless in CHANGES
+        if compare_versions(older, release) < 0 <= compare_versions(newer, release)
+        and (unless is None or case.argument(unless) in (None, False))
+        and _ONLY.get(words, _always)(case)
     ]
     before, after = other_release(case, tuned), case.prediction
     pool_before, pool_after = available(before), available(after)
@@ -96,6 +105,10 @@ def default_drift(case: Case, params: Drift) -> Iterator[Draft]:
         return
     if changes and any(dest in case.plan.values for dest in _TUNABLE):
         yield Draft(at=place, variant="unknown-pool", values=values, rests_on=("vllm_version",))
+
+
+def _always(case: Case) -> bool:
+    return True
 
 
 _TUNABLE: Final = (
