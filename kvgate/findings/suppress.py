@@ -64,11 +64,12 @@ class SuppressionProblem:
 
 @record
 class Suppressed:
-    """Findings that are left, how many were taken away, and what is wrong with the suppressions."""
+    """Findings that are left, those taken away and how many, and what is wrong with the suppressions."""
 
     findings: tuple[Finding, ...]
     count: int
     problems: tuple[SuppressionProblem, ...]
+    hidden: tuple[Finding, ...] = ()
 
 
 def read_suppressions(file: SourceFile) -> tuple[tuple[Suppression, ...], tuple[MalformedSuppression, ...]]:
@@ -157,7 +158,7 @@ def apply_suppressions(
                 by_line.setdefault((comment.span.path, line), []).append((comment, index))
     used: set[tuple[Span, int]] = set()
     kept: list[Finding] = []
-    count = 0
+    hidden: list[Finding] = []
     for finding in findings:
         hits = {
             (comment.span, index)
@@ -166,10 +167,7 @@ def apply_suppressions(
             if aliases.get(comment.rules[index][0], comment.rules[index][0]) == finding.rule
         }
         used |= hits
-        if hits:
-            count += 1
-        else:
-            kept.append(finding)
+        (hidden if hits else kept).append(finding)
     for comment in comments:
         for index, (name, span) in enumerate(comment.rules):
             present = aliases.get(name, name)
@@ -181,7 +179,7 @@ def apply_suppressions(
                 problems.append(SuppressionProblem("unused", span, name, ""))
         if comment.reason is None:
             problems.append(SuppressionProblem("no-reason", comment.span, None, ""))
-    return Suppressed(tuple(kept), count, tuple(problems))
+    return Suppressed(tuple(kept), len(hidden), tuple(problems), tuple(hidden))
 
 
 def _touched(finding: Finding) -> set[tuple[str, int]]:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kvgate.findings.baseline import apply_baseline
-from kvgate.findings.finding import Finding, InternalError, Location, Severity
+from kvgate.findings.finding import Finding, InternalError, Location, Severity, Unchecked
 from kvgate.findings.identity import finalise
 from kvgate.findings.report import Report
 from kvgate.gate.capacity import hidden_inputs, measure, yardstick_of
@@ -36,15 +36,36 @@ from kvgate.ruleset.units import unit_report
 from kvgate.source.text import Span
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvgate.capacity.prediction import Prediction
     from kvgate.config import Config
     from kvgate.gate.state import State
+    from kvgate.manifests.collect import Collection as CollectedFiles
+    from kvgate.manifests.unit import Reading
     from kvgate.plan import ServingPlan
     from kvgate.ruleset.load import RuleSet
+    from kvgate.ruleset.model import Scope
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 # A share computed from whole requests must not fail by the last bit of a float.
 _ROUNDING: Final = 1e-9
+
+
+class Judge(Protocol):
+    """What the rules say of everything in a state, as ``kvgate check`` asks them, and what could not be judged."""
+
+    def __call__(
+        self,
+        rules: RuleSet,
+        selection: Selection,
+        predicted: Sequence[tuple[ServingPlan, Prediction | None]],
+        collection: CollectedFiles,
+        reading: Reading,
+        config: Config,
+        paths: Sequence[Path],
+        /,
+    ) -> tuple[Judgement, list[Unchecked]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,7 @@ class Comparison:
     policy: Config
     rules: RuleSet
     selection: Selection
+    judge: Judge
     ignored: frozenset[str] = frozenset()
     accepted: frozenset[str] = frozenset()
     proposed: frozenset[str] = frozenset()
@@ -99,8 +121,8 @@ def compare(comparison: Comparison) -> Difference:
     report = Report(
         units=tuple(unit_report(plan, prediction) for plan, prediction in head.units),
         findings=finalise([*gate.findings, *findings.new]),
-        unchecked=head.unchecked,
-        errors=findings.errors,
+        unchecked=(*head.unchecked, *findings.unchecked),
+        errors=(*base.crashes, *head.crashes, *findings.errors),
         suppressed=findings.suppressed,
         version=comparison.version,
         rules={**findings.rules, **RULES},
@@ -346,6 +368,7 @@ class _Found:
     unchanged: tuple[Finding, ...] = ()
     hidden: tuple[Finding, ...] = ()
     errors: tuple[InternalError, ...] = ()
+    unchecked: tuple[Unchecked, ...] = ()
     suppressed: int = 0
     rules: dict[str, Any] = field(default_factory=dict)
 
@@ -354,10 +377,10 @@ Key = tuple[str, str, str, str]
 
 
 def _findings(comparison: Comparison, pairs: Sequence[Pair]) -> _Found:
-    base, base_hidden = _judged(comparison, comparison.base)
-    head, head_hidden = _judged(comparison, comparison.head)
+    base, _ = _judged(comparison, comparison.base)
+    head, unchecked = _judged(comparison, comparison.head)
     stricter = _by_declared_load(comparison, pairs)
-    visible = [*head.findings, *_absent(stricter.findings, (*head.findings, *head_hidden))]
+    visible = [*head.findings, *_absent(stricter.findings, (*head.findings, *head.hidden))]
     ids = {pair.base.unit.id: pair.head.unit.id for pair in pairs if pair.base and pair.head}
     paths = {
         pair.base.unit.path: pair.head.unit.path for pair in pairs if pair.base and pair.head and pair.match == "moved"
@@ -366,8 +389,8 @@ def _findings(comparison: Comparison, pairs: Sequence[Pair]) -> _Found:
     def key_of_base(finding: Finding) -> Key:
         return _key(finding, ids, paths)
 
-    known_hidden = Counter(map(key_of_base, base_hidden))
-    own_hidden = [finding for finding in head_hidden if not _taken(known_hidden, _key(finding))]
+    known_hidden = Counter(map(key_of_base, base.hidden))
+    own_hidden = [finding for finding in head.hidden if not _taken(known_hidden, _key(finding))]
     visible, accepted = _without(visible, comparison.accepted)
     proposed = [finding for finding in visible if finding.fingerprint in comparison.proposed]
     if comparison.label is not None:
@@ -394,19 +417,22 @@ def _findings(comparison: Comparison, pairs: Sequence[Pair]) -> _Found:
         unchanged=finalise(unchanged),
         hidden=(*own_hidden, *proposed),
         errors=(*base.errors, *head.errors, *stricter.errors),
+        unchecked=tuple(unchecked),
         suppressed=head.suppressed + accepted,
         rules=dict(head.rules),
     )
 
 
-def _judged(comparison: Comparison, state: State) -> tuple[Judgement, list[Finding]]:
-    """What the rules say of a state, and which findings its own comments hide."""
-    files = state.collection.files
-    judgement = judge(comparison.rules, comparison.selection, state.units, state.reading.unread, files)
-    if not judgement.suppressed:
-        return judgement, []
-    everything = judge(comparison.rules, comparison.selection, state.units, state.reading.unread)
-    return judgement, _absent(everything.findings, judgement.findings)
+def _judged(comparison: Comparison, state: State) -> tuple[Judgement, list[Unchecked]]:
+    return comparison.judge(
+        comparison.rules,
+        comparison.selection,
+        state.units,
+        state.collection,
+        state.reading,
+        state.config,
+        state.paths,
+    )
 
 
 def _by_declared_load(comparison: Comparison, pairs: Sequence[Pair]) -> Judgement:
@@ -424,7 +450,8 @@ def _by_declared_load(comparison: Comparison, pairs: Sequence[Pair]) -> Judgemen
                 min_sustained=pair.base.min_sustained,
             )
             units.append((plan, plan.predict()))
-    return judge(comparison.rules, comparison.selection, units)
+    only: tuple[Scope, ...] = ("unit",)
+    return judge(comparison.rules, comparison.selection, units, config=comparison.policy, only=only)
 
 
 def _absent(findings: Iterable[Finding], others: Iterable[Finding]) -> list[Finding]:

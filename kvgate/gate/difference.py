@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from kvgate.capacity.prediction import Prediction, Workload
-from kvgate.findings.finding import Finding
+from kvgate.findings.finding import Finding, Location
 from kvgate.findings.report import Report
+from kvgate.findings.report import redacted as redacted_report
 from kvgate.source.text import Span
 
 #: How a unit of the base and one of the head came to be seen as the same.
@@ -382,3 +384,32 @@ class Difference:
                 "suppressed": self.report.suppressed,
             },
         }
+
+
+def redacted(difference: Difference, mask: Callable[[str], str]) -> Difference:
+    """The difference with ``mask`` applied to every text in it that came, or may have come, from a file."""
+
+    def texts(value: Any) -> Any:
+        """Strings at any depth, places in files aside."""
+        if isinstance(value, str):
+            return mask(value)
+        if isinstance(value, tuple):
+            return tuple(texts(item) for item in value)
+        if isinstance(value, Finding | Location | Cause | Effect | UnitDifference | Side | Capacity | Gate):
+            parts = {name: texts(getattr(value, name)) for name in value.__dataclass_fields__}
+            return replace(value, **{name: part for name, part in parts.items() if name not in _KEPT})
+        return value
+
+    return replace(
+        difference,
+        units=texts(difference.units),
+        new=texts(difference.new),
+        fixed=texts(difference.fixed),
+        unchanged=texts(difference.unchanged),
+        gate=texts(difference.gate),
+        report=redacted_report(difference.report, mask),
+    )
+
+
+# identities, not words
+_KEPT: Final = frozenset({"rule", "fingerprint", "url", "match", "verdict", "input", "kind"})

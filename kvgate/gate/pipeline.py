@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvgate.config import ConfigError
+from kvgate.engine.secrets import find_secrets, redact
 from kvgate.errors import KvgateError
 from kvgate.findings.baseline import BaselineError, read_baseline
-from kvgate.gate.compare import Comparison, compare
-from kvgate.gate.difference import Difference
+from kvgate.gate.compare import Comparison, Judge, compare
+from kvgate.gate.difference import Difference, redacted
 from kvgate.gate.event import Event
 from kvgate.gate.policy import configuration_changes, folder_changes, overlay_folder, under_policy_of
 from kvgate.gate.revisions import choose_revisions
 from kvgate.gate.rules import RULES as GATE_RULES
-from kvgate.gate.state import find_configuration, is_of_no_interest, read_state
+from kvgate.gate.state import State, find_configuration, is_of_no_interest, read_state
 from kvgate.plan import PlanOverrides
 from kvgate.ruleset.load import load_rules
 from kvgate.ruleset.run import Selection
@@ -71,11 +72,14 @@ class DiffOptions:
     version: str = ""
 
 
-def diff_trees(paths: Sequence[Path], options: DiffOptions) -> Difference:
+def diff_trees(paths: Sequence[Path], options: DiffOptions, judge: Judge) -> Difference:
     """Compare two states of the repository that the current folder is in.
 
     Paths in the result are relative to the folder of the base's kvgate.yaml (else of the head's, else to the current
     one).
+
+    Args:
+        judge: what the rules say of a state, as ``kvgate check`` asks them.
 
     Raises:
         KvgateError: there is no repository, a revision cannot be reached, a path lies outside, kvgate.yaml or a rule
@@ -122,7 +126,7 @@ def _inside(repository: Repository, here: Path, path: Path) -> Path:
 
 
 def _compare(
-    trees: _Trees, revisions: tuple[Revision, Revision], named: Sequence[Path], options: DiffOptions
+    trees: _Trees, revisions: tuple[Revision, Revision], named: Sequence[Path], options: DiffOptions, judge: Judge
 ) -> Difference:
     policy = _configuration(trees, trees.base, options.config)
     own = _configuration(trees, trees.head, options.config)
@@ -151,14 +155,15 @@ def _compare(
         for snapshot, config in ((trees.base, policy), (trees.head, under_policy_of(policy, own)))
     ]
     labels = options.event.labels if options.event is not None else frozenset()
-    return compare(
+    difference = compare(
         Comparison(
             base=states[0],
             head=states[1],
             base_revision=revisions[0],
             head_revision=revisions[1],
             policy=policy,
-            rules=load_rules(policy.root),
+            rules=load_rules(policy.root, thorough=False),
+            judge=judge,
             selection=Selection(
                 select=options.select,
                 ignore=tuple(name for name in options.ignore if name not in GATE_RULES),
@@ -174,6 +179,20 @@ def _compare(
             version=options.version,
         )
     )
+    return _without_secrets(difference, states)
+
+
+def _without_secrets(difference: Difference, states: Sequence[State]) -> Difference:
+    """The difference with the secrets of both states masked wherever they are quoted."""
+    secrets: set[str] = set()
+    for plan, _ in (unit for state in states for unit in state.units):
+        variables = [(item.name, item.value.value) for item in plan.unit.environment if item.value is not None]
+        secrets |= find_secrets([word.value for word in plan.unit.words], variables)
+    if not secrets:
+        return difference
+    for file in (file for state in states for file in state.collection.files):
+        file.secrets = frozenset(secret for secret in secrets if secret in file.text)
+    return redacted(difference, lambda text: redact(text, secrets))
 
 
 def _configuration(trees: _Trees, snapshot: Snapshot, named: Path | None) -> Config:

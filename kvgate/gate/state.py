@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvgate.config import Config, find_config, load_config
-from kvgate.findings.finding import Unchecked
+from kvgate.findings.finding import InternalError, Unchecked
 from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut, collect
 from kvgate.manifests.read import read_tree
 from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
@@ -45,16 +46,20 @@ class State:
 
     Attributes:
         root: the folder that shown paths are relative to, inside the snapshot.
-        config: its own kvgate.yaml.
+        config: what it is read by.
+        paths: the places inside the snapshot that were asked for.
         units: each plan with its prediction.
+        crashes: predictions that failed, which cost one unit and not the comparison.
     """
 
     root: Path
     config: Config
+    paths: tuple[Path, ...]
     collection: Collection
     reading: Reading
     units: tuple[tuple[ServingPlan, Prediction | None], ...]
     unchecked: tuple[Unchecked, ...]
+    crashes: tuple[InternalError, ...] = ()
 
     def unread_reason(self, path: str) -> str | None:
         """Why a file that is there, or a place in it, was not read; None where it was, or is not there."""
@@ -106,7 +111,8 @@ def read_state(
         config: the configuration of this state, by whoever's policy; its root is what shown paths are relative to.
     """
     root = config.root
-    collection = collect([path for path in paths if path.exists()], root, exclude=config.exclude)
+    paths = tuple(path for path in paths if path.exists())
+    collection = collect(paths, root, exclude=config.exclude)
     left_out = [*collection.left_out, *_left_out_by_git(snapshot, root, paths)]
     collection = replace(collection, left_out=tuple(left_out))
     reading = read_tree(collection.files, root, named=collection.named)
@@ -117,14 +123,25 @@ def read_state(
         Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
     ]
     unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
+    crashes: list[InternalError] = []
     return State(
         root=root,
         config=config,
+        paths=paths,
         collection=collection,
         reading=reading,
-        units=tuple((plan, plan.predict()) for plan in plans),
+        units=tuple((plan, _predicted(plan, crashes)) for plan in plans),
         unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
+        crashes=tuple(crashes),
     )
+
+
+def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:
+    try:
+        return plan.predict()
+    except Exception:
+        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, traceback.format_exc()))
+        return None
 
 
 def _left_out_by_git(snapshot: Snapshot, root: Path, paths: Sequence[Path]) -> list[LeftOut]:

@@ -65,12 +65,14 @@ class Judgement:
         findings: in their stable order, without the suppressed ones.
         suppressed: how many findings inline comments took away.
         rules: the rules that ran, with their configured severity.
+        hidden: the findings that inline comments took away.
     """
 
     findings: tuple[Finding, ...]
     errors: tuple[InternalError, ...]
     suppressed: int
     rules: Mapping[str, RuleSummary]
+    hidden: tuple[Finding, ...] = ()
 
 
 def select_rules(rules: RuleSet, selection: Selection) -> dict[str, tuple[Rule, Severity]]:
@@ -196,6 +198,7 @@ def judge(
         errors=tuple(errors),
         suppressed=suppressed.count,
         rules={rule.id: rule.summary(severity) for rule, severity in selected.values()},
+        hidden=finalise(suppressed.hidden),
     )
 
 
