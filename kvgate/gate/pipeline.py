@@ -96,9 +96,8 @@ def diff_trees(paths: Sequence[Path], options: DiffOptions, judge: Judge) -> Dif
         for path, shown in zip(named, paths, strict=True):
             if not any((snapshot.folder / path).exists() for snapshot in (before, after)):
                 raise DiffError(f"{shown}: neither the base nor the head has such a file or directory")
-        return _compare(
-            _Trees(repository, here.relative_to(repository.top), before, after), (base, head), named, options
-        )
+        trees = _Trees(repository, here.relative_to(repository.top), before, after)
+        return _compare(trees, (base, head), named, options, judge)
 
 
 @dataclass(frozen=True, slots=True)
