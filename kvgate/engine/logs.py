@@ -194,8 +194,10 @@ def _lines(text: str) -> Iterator[_Line]:
             partial = line if wrapped["tag"] == "P" else ""
             if partial:
                 continue
-        for part in _unwrapped(line):
-            yield _read_line(number, part)
+        # one quick look: a log of a busy server has a million lines that say nothing here
+        if _INTEREST.search(line):
+            for part in _unwrapped(line):
+                yield _read_line(number, part)
     if partial:
         yield _read_line(number, partial)
 
@@ -285,7 +287,7 @@ def _read_line(number: int, line: str) -> _Line:
 
 # --- what the lines say -----------------------------------------------------------------------------------------------
 
-# One quick look before all the patterns: a log of a busy server has a million lines that say nothing here.
+# Every pattern below matches only lines that hold one of these.
 _INTEREST: Final = re.compile(
     r"KV [Cc]ache|took|blocks|emory|concurrency|block size|Chunked prefill|Running: |args|version|LLM engine|preempted"
     r"|hit rate|startup complete|Uvicorn running|Auto-fit|rror|died|xception|max seq len|max_model_len|divisible"
@@ -336,7 +338,7 @@ class _Start:
     places: list[tuple[str, int]] = field(default_factory=list)
     ready: list[bool] = field(default_factory=list)
     device: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    begin: int = 1
 
     @property
     def begun(self) -> bool:
@@ -353,14 +355,13 @@ def read_log(text: str) -> ServerLog:
     starts = 1
     for line in _lines(text):
         if _banner(line) and start.begun:
-            start, starts = _Start(), starts + 1
-        start.lines.append(line.number)
+            start, starts = _Start(begin=line.number), starts + 1
         if line.place is not None:
             start.places.append(line.place)
-        if not _INTEREST.search(line.text) or _REQUEST.search(line.text):
+        if _REQUEST.search(line.text):
             continue
         _take(line, start)
-    return _finished(start, starts)
+    return _finished(start, starts, text.count("\n") + (not text.endswith("\n")))
 
 
 def _banner(line: _Line) -> bool:
@@ -510,7 +511,7 @@ def _refusal(kind: RefusalKind, match: re.Match[str], line: _Line) -> Refusal:
     )
 
 
-def _finished(start: _Start, starts: int) -> ServerLog:
+def _finished(start: _Start, starts: int, last: int) -> ServerLog:
     version = next(iter(start.version), None)
     candidates: tuple[str, ...] = ()
     if version is None:
@@ -536,7 +537,7 @@ def _finished(start: _Start, starts: int) -> ServerLog:
         preemptions=preemptions,
         ready=bool(start.ready or start.samples),
         starts=starts,
-        lines=len(set(start.lines)),
+        lines=max(0, last - start.begin + 1),
         device=next(iter(start.device), None),
     )
 

@@ -220,7 +220,7 @@ def test_of_several_starts_the_last_one_counts() -> None:
     log = read_log(start("1,000") + start("2,000"))
     tokens = log.figure("size_tokens")
     assert tokens is not None
-    assert (log.starts, tokens.value, log.lines) == (2, 2000, 5)
+    assert (log.starts, tokens.value, log.lines) == (2, 2000, 4)
 
 
 def test_a_request_cannot_pose_as_a_figure() -> None:
