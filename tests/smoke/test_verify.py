@@ -6,15 +6,16 @@ that 5.00 GiB are 2,560 blocks and 40,960 tokens, 2.50 requests of 16,384.
 """
 
 import json
-import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from kvgate.cli import cli
+from kvgate.errors import KvgateError
 from kvgate.measured import FILE, MeasuredError, Measurement, measured_terms, read_measurements, write_measurement
 
 SCHEMA = json.loads(files("kvgate.report").joinpath("schemas/kvgate.smoke-1.json").read_text(encoding="utf-8"))
@@ -86,15 +87,19 @@ class Folder:
 
     def verify(self, log: str, *options: str, path: str | None = "deploy.yaml") -> tuple[int, Any, str]:
         """Exit code, verdict, words."""
-        result = subprocess.run(
-            [sys.executable, "-m", "kvgate", "verify", *([path] if path else []), "--log", "-", "--format", "json", *options],
-            input=log, capture_output=True, text=True, cwd=self.path, check=False, timeout=60,
-        )  # fmt: skip
-        assert "Traceback" not in result.stderr
+        words = ["verify", *([path] if path else []), "--log", "-", "--format", "json", *options]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.path)
+            result = CliRunner(env={"HF_HOME": str(self.path)}).invoke(cli, words, input=log.encode())
+        code, said = result.exit_code, result.stderr
+        if isinstance(result.exception, KvgateError):  # what the console script makes of it
+            code, said = result.exception.exit_code, f"kvgate: {result.exception}\n"
+        else:
+            assert isinstance(result.exception, SystemExit | None), result.exception
         verdict = json.loads(result.stdout) if result.stdout else None
         if verdict is not None:
             jsonschema.validate(verdict, SCHEMA)
-        return result.returncode, verdict, result.stderr
+        return code, verdict, said
 
     def measured(self) -> "Folder":
         """What the log of this very configuration measured, recorded."""
