@@ -34,6 +34,7 @@ from kvgate.capacity.settings import (
 )
 from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
+from kvgate.models.architectures import served_releases
 from kvgate.models.drafts import draft_layers
 from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry
 from kvgate.models.model import Model
@@ -218,6 +219,7 @@ class _Run:
         if settings.assumed_gpu:
             self._check_assumption(geometry, settings, drafts, layout)
         cache, starts, settings = self._cache(geometry, settings, layout, pool, shape, memory)
+        starts = self._served(geometry, starts)
         resolved["max_model_len"] = settings.max_model_len
         load = None
         if self.workload is not None and pool.groups:
@@ -235,6 +237,18 @@ class _Run:
     def _given(self, name: str) -> Any:
         value = self.arguments.get(name)
         return None if isinstance(value, Unresolved) else value
+
+    def _served(self, geometry: ModelGeometry, starts: Starts) -> Starts:
+        """Whether the release has the architecture at all."""
+        name, version = geometry.architecture, self.release.version
+        first, last = served_releases(name)
+        if last is not None and not self.release.at_most(last):
+            self.reasons.append(f"vLLM {version} has no {name} any more: {last} was the last release with it")
+            return "no"
+        if first is not None and not self.release.at_least(first):
+            self.reasons.append(f"vLLM {version} has no {name} yet: {first} was the first release with it")
+            return "unlikely" if starts == "yes" else starts
+        return starts
 
     def _choose_engine(self, geometry: ModelGeometry) -> None:
         cpu = self.gpu is not None and self.gpu.vendor == "cpu"

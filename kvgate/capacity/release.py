@@ -105,6 +105,9 @@ class Release:
     def at_least(self, version: str) -> bool:
         return self.key >= _key(version)
 
+    def at_most(self, version: str) -> bool:
+        return self.key <= _key(version)
+
 
 @lru_cache(maxsize=64)
 def release_of(version: str) -> Release:

@@ -7,8 +7,11 @@ release dropped, from the last one that had them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files as package_files
 from typing import Any, Final, Literal
 
 from kvgate.models.configuration import class_defaults
@@ -99,7 +102,6 @@ class Family:
         default_seq_pooling: how a pooling model summarizes unless told; ``pools_steps``: at each step of its text.
         item_tokens: of the largest image, video or audio clip where those must be processed in one batch.
         most_sequences, most_tokens: what the model lowers the defaults of ``max_num_seqs`` and ``max_model_len`` to.
-        since, until: releases of vLLM that serve it, ``until`` excluded.
     """
 
     plan: Plan
@@ -121,8 +123,6 @@ class Family:
     item_tokens: int | None = None
     most_sequences: int | None = None
     most_tokens: int | None = None
-    since: str | None = None
-    until: str | None = None
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -1300,6 +1300,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "MiniCPMV4_7ForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
     "MiniMaxM3SparseForConditionalGeneration": Family(each(_minimax_m3), multimodal=True),
     "MiniMaxVL01ForConditionalGeneration": inside(fixed("MiniMaxText01ForCausalLM"), hybrid=True),
+    "MllamaForConditionalGeneration": Family(each(attention()), multimodal=True, encoder_decoder=True),
     "Mistral3ForConditionalGeneration": inside(),
     "Molmo2ForConditionalGeneration": Family(each(attention()), multimodal=True),
     "MolmoForCausalLM": Family(each(attention(size=even_head_size, kv=_molmo_kv)), multimodal=True),
@@ -1408,6 +1409,19 @@ REWRITES: Final[tuple[tuple[str, str, str], ...]] = (
     ("vision_config", "MiMoV2FlashForCausalLM", "MiMoV2OmniForCausalLM"),
     ("vision_config", "MiMoV2ForCausalLM", "MiMoV2OmniForCausalLM"),
 )
+
+
+@cache
+def _served() -> Mapping[str, tuple[str | None, str | None]]:
+    text = package_files("kvgate.models").joinpath("data/served.json").read_text(encoding="utf-8")
+    table: dict[str, tuple[str | None, str | None]] = json.loads(text)
+    return table
+
+
+def served_releases(architecture: str) -> tuple[str | None, str | None]:
+    """The first and the last vLLM release with an implementation; None where it is older than 0.4.2 or still served."""
+    first, last = _served().get(architecture, (None, None))
+    return first, last
 
 
 def architecture_of_type(model_type: str) -> str:

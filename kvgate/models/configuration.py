@@ -512,6 +512,12 @@ def _minimax_m3(config: Config) -> None:
     _all("full_attention")(config)
 
 
+def _bamba_layers(config: Config) -> None:
+    if not config.get("layers_block_type"):
+        attention = set(config.get("attn_layer_indices") or ())
+        config["layers_block_type"] = ["attention" if i in attention else "mamba" for i in range(_layers(config))]
+
+
 def _n_embed(config: Config) -> None:
     if config.get("n_embed") is not None:
         config["hidden_size"] = config["n_embed"]
@@ -540,7 +546,7 @@ _FULL_EVERY_4: Final = _every("linear_attention", "full_attention", 4, "full_att
 _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "afmoe": (_every("sliding_attention", "full_attention", 4, "global_attn_every_n_layers"),),
     "axk1": _MLA_HEAD,
-    "bamba": (_mamba_head_dim,),
+    "bamba": (_bamba_layers, _mamba_head_dim),
     "bloom": (_n_embed,),
     "cohere2": (
         _set("head_dim", _per_head),

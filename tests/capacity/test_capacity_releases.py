@@ -221,3 +221,34 @@ def test_prediction_layers_join_the_attention_and_add_states(predict: Callable[.
     ]
     assert layers == [12, 13]
     assert drafted.kv_cache.size_tokens < plain.kv_cache.size_tokens  # type: ignore[operator]
+
+
+# --- architectures ----------------------------------------------------------------------------------------------------
+
+
+def test_an_architecture_that_a_release_no_longer_has(predict: Callable[..., Prediction], llama: Model) -> None:
+    baichuan = Model("baichuan", {**llama.config, "architectures": ["BaichuanForCausalLM"], "num_key_value_heads": 32},
+                     "mapping")  # fmt: skip
+    arguments = {"kv_cache_memory_bytes": 40 << 30, "max_model_len": 4096}
+    assert predict(baichuan, arguments, version="0.24.0").starts == "yes"
+    gone = predict(baichuan, arguments, version="0.25.0")
+    assert gone.starts == "no"
+    assert gone.kv_cache.num_gpu_blocks is not None
+    assert any("0.24.0 was the last release" in reason for reason in gone.reasons)
+
+
+def test_an_architecture_that_a_release_does_not_have_yet(predict: Callable[..., Prediction]) -> None:
+    arguments = {"kv_cache_memory_bytes": 40 << 30, "max_model_len": 4096}
+    assert predict(_QWEN_NEXT, arguments, version="0.10.2").starts == "yes"
+    early = predict(_QWEN_NEXT, arguments, version="0.10.1")
+    assert early.starts == "unlikely"
+    assert any("0.10.2 was the first release" in reason for reason in early.reasons)
+
+
+@pytest.mark.parametrize(("version", "length"), [("0.29.0", 131_072), ("0.30.0", 32_768)])
+def test_yarn_scales_the_length_until_0_29(
+    version: str, length: int, predict: Callable[..., Prediction], llama: Model
+) -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    model = Model("yarn", {**llama.config, "max_position_embeddings": 32_768, "rope_scaling": rope}, "mapping")
+    assert predict(model, {"kv_cache_memory_bytes": 40 << 30}, version=version).kv_cache.max_model_len == length
