@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -221,6 +222,8 @@ def _started(
     progress: Progress,
     say: Say,
 ) -> SmokeRun:
+    if os.name != "posix":
+        raise SmokeError("vLLM can be started on Linux and macOS only; attach to a server with --url")
     port = free_port(options.port)
     command = smoke_command(plan, config, replace(options, port=port))
     for words in command.left_out:

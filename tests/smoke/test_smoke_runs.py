@@ -139,23 +139,21 @@ def test_what_does_not_want_to_end_is_ended(tree: Any, manifest: Any, mode: str)
 @pytest.mark.parametrize(
     ("stage", "number"),
     [
-        ("hang", signal.SIGINT),
-        ("hang", signal.SIGHUP),
-        ("hang-in-load", signal.SIGINT),
-        ("hang-in-load", signal.SIGTERM),
-        ("family", signal.SIGTERM),
+        ("hang", "SIGINT"),
+        ("hang", "SIGHUP"),
+        ("hang-in-load", "SIGINT"),
+        ("hang-in-load", "SIGTERM"),
+        ("family", "SIGTERM"),
     ],
 )
-def test_an_interrupted_run_leaves_nothing(
-    tree: Any, article: str, number: signal.Signals, stage: str, wait: Any
-) -> None:
+def test_an_interrupted_run_leaves_nothing(tree: Any, article: str, number: str, stage: str, wait: Any) -> None:
     tree.write(article)
     tree.environment = {"VLLM_FAKE_MODE": stage}
     process = tree.start("smoke", "pod.json", "--quiet", "--load-seconds", "60")
     wait(lambda: len(tree.pids) >= (3 if stage == "family" else 1))
     if stage == "hang-in-load":
         wait(lambda: len(tree.pids) > 1)  # the fake says so when a request arrives
-    process.send_signal(number)
+    process.send_signal(getattr(signal, number))
     out, err = process.communicate(timeout=40)
     assert (process.returncode, out, err.strip()) == (130, "", "")
 
