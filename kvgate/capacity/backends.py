@@ -333,6 +333,9 @@ CPU_MLA: Final = Backend(
     head_sizes=lambda size: size == 576,
 )  # fmt: skip
 
+# ROCm's kernels all take blocks of 16; which one it is depends on what AITER builds for the card.
+ROCM_ATTN: Final = Backend("ROCM_ATTN", _always(multiple(16)), ())
+ROCM_MLA: Final = Backend("ROCM_MLA", _always(multiple(1)), (), latent=True)
 AMX_MLA: Final = Backend("AMX_MLA", _always(multiple(32)), ("auto",), latent=True)
 
 # Caches with kernels of their own, whatever the layer asks, by the role of the layer. ``outermost`` layouts put the

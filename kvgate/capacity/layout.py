@@ -227,7 +227,9 @@ class _Layout:
     def backend(self, choice: Choice) -> Backend:
         found = self.chosen.get(choice)
         if found is None:
-            if self.settings.cpu:
+            if self.settings.rocm:
+                found = kernels.ROCM_MLA if choice.latent else kernels.ROCM_ATTN
+            elif self.settings.cpu:
                 found = kernels.CPU_ATTN
                 if choice.latent:
                     wish = (self.settings.attention_backend or "").upper()
@@ -333,6 +335,8 @@ class _Layout:
         settings, release, major = self.settings, self.release, self.settings.capability[0]
         if not self.geometry.uses_mla or not release.at_least("0.8.0"):
             return size
+        if settings.rocm:
+            return 1 if settings.aiter else size
         if any(layer.sparse for layer in self.layers):
             return 64
         name = (settings.attention_backend or "").upper()
@@ -470,7 +474,7 @@ class _Layout:
         if state.formula not in self.release.checkpoint_formulas:
             return 0
         if state.formula == "kimi_delta":
-            served = self.settings.capability[0] in (9, 10, 12) and not self.settings.cpu
+            served = self.settings.capability[0] in (9, 10, 12) and not (self.settings.cpu or self.settings.rocm)
             return state.checkpoints if served and self.settings.dtype == "bfloat16" else 0
         return state.checkpoints
 

@@ -36,7 +36,7 @@ from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.architectures import served_releases
 from kvgate.models.drafts import draft_layers
-from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry
+from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry, without_latent
 from kvgate.models.model import Model
 from kvgate.source.text import Unresolved
 
@@ -168,6 +168,8 @@ class _Run:
         except UnknownModelError as error:
             self.reasons.append(str(error))
             return self._memory(None, None, None), _UNKNOWN_CACHE, "unknown", self.reasons, None, {}, names[0]
+        if self.env.get("VLLM_MLA_DISABLE") in ("1", "true", "True"):
+            geometry = without_latent(geometry)
         self._choose_engine(geometry)
         try:
             settings = resolve_settings(

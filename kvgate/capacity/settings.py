@@ -74,6 +74,8 @@ class Settings:
     capability: Capability
     assumed_gpu: bool
     cpu: bool
+    rocm: bool
+    aiter: bool
     unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -302,8 +304,10 @@ def resolve_settings(
         pooling=pooling,
         image_masks=takes_images(geometry, given),
         capability=capability,
-        assumed_gpu=gpu is None or gpu.compute_capability is None,
+        assumed_gpu=gpu is None or (gpu.compute_capability is None and gpu.vendor == "nvidia"),
         cpu=cpu,
+        rocm=gpu is not None and gpu.vendor == "amd",
+        aiter=env.get("VLLM_ROCM_USE_AITER") in ("1", "true", "True"),
         unresolved=unresolved,
     )
 

@@ -16,7 +16,16 @@ from kvgate.models.configuration import complete_configuration, rope_parameters
 from kvgate.models.model import Model
 from kvgate.records import record
 
-__all__ = ["Family", "Layer", "ModelGeometry", "State", "UnknownModelError", "context_lengths", "read_geometry"]
+__all__ = [
+    "Family",
+    "Layer",
+    "ModelGeometry",
+    "State",
+    "UnknownModelError",
+    "context_lengths",
+    "read_geometry",
+    "without_latent",
+]
 
 
 @record
@@ -205,6 +214,23 @@ def read_geometry(
         tie_word_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         files=model.files,
     )
+
+
+def without_latent(geometry: ModelGeometry) -> ModelGeometry:
+    """The geometry with ``VLLM_MLA_DISABLE=1``: latent attention unfolded to keys and values of every head."""
+    if not geometry.uses_mla:
+        return geometry
+    text = geometry.text
+    size = int(text.get("qk_nope_head_dim") or 0) + int(text.get("qk_rope_head_dim") or 0)
+    heads = geometry.num_heads
+
+    def unfold(layer: Layer) -> Layer:
+        if layer.kind != "mla":
+            return layer
+        return replace(layer, kind="attention", kv_heads=heads, head_size=size, head_size_v=size, sparse=False)
+
+    layers = tuple(unfold(layer) for layer in geometry.layers if layer.kind != "indexer")
+    return replace(geometry, layers=layers, uses_mla=False, head_size=size, num_kv_heads=heads)
 
 
 def _architecture(config: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvgate.capacity.prediction import Prediction, Workload
+from kvgate.hardware.gpu import Gpu
 from kvgate.models.model import Model
 from kvgate.source.text import Unresolved
 
@@ -158,3 +159,20 @@ def test_connectors_that_serve_one_block_table_only(predict: Predict, name: str,
     transfer = {"kv_connector": name, "kv_role": "kv_both"}
     groups = predict(gemma, {"kv_transfer_config": transfer, "kv_cache_memory_bytes": 5 << 30}).kv_cache.groups
     assert [group.layers for group in groups] == ([13, 13] if hybrid else [26])
+
+
+def test_an_amd_gpu_is_no_unknown_gpu(predict: Predict, llama: Model) -> None:
+    mi300 = Gpu("AMD Instinct MI300X", "amd", 206_141_652_992, 206_141_652_992, 206_141_652_992, "declared", None)
+    arguments = {"kv_cache_memory_bytes": 5 << 30, "max_model_len": 8192}
+    assert predict(llama, arguments, gpu=mi300).kv_cache.num_gpu_blocks == 2_560
+    latent = predict(_V3, {"kv_cache_memory_bytes": 40 << 30}, gpu=mi300)
+    assert (latent.kv_cache.block_size, latent.kv_cache.basis) == (16, "exact")
+    env = {"VLLM_ROCM_USE_AITER": "1"}
+    assert predict(_V3, {}, gpu=mi300, env=env, version="0.10.2").kv_cache.block_size == 1
+
+
+def test_latent_attention_can_be_turned_off(predict: Predict) -> None:
+    """Keys and values of 128 heads of 128 + 64 elements: 2 x 61 x 128 x 192 x 2 bytes a token instead of 70,272."""
+    env = {"VLLM_MLA_DISABLE": "1"}
+    assert predict(_V3, {}, env=env).kv_cache.bytes_per_token == 2 * 61 * 128 * 192 * 2
+    assert predict(_V3, {}).kv_cache.bytes_per_token == 61 * 576 * 2
