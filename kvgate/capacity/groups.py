@@ -186,7 +186,7 @@ def _pack(specs: Sequence[CacheSpec]) -> list[SpecGroup] | None:
     buckets: list[list[CacheSpec]] = []
     for spec in specs:
         for bucket in buckets:
-            if _is_uniform_type([*bucket, spec]):
+            if _is_uniform_type([bucket[0], spec]):
                 bucket.append(spec)
                 break
         else:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from kvgate.capacity import backends as kernels
@@ -178,6 +179,9 @@ def _lay_out_v0(geometry: ModelGeometry, settings: Settings, release: Release) -
     return CacheLayout(tuple(specs), block, dtype, "none", block_outermost=False, backends=())
 
 
+_FORM: Final = attrgetter(*(entry.name for entry in fields(Layer) if entry.name != "index"))
+
+
 class _Layout:
     def __init__(
         self, geometry: ModelGeometry, settings: Settings, release: Release, drafts: Sequence[Layer] = ()
@@ -279,11 +283,7 @@ class _Layout:
             self._align_states(mode)
         if self.skip_layers and self.cache_dtype not in _PLAIN:
             self._align_skipped()
-        specs = [
-            replace(self.spec_of(layer, mode), layer=layer.index)
-            for layer in self.layers
-            if not layer.shared and layer.kind != "encoder"
-        ]
+        specs = self._specs(mode)
         names = tuple(dict.fromkeys(backend.name for backend in self.chosen.values()))
         return CacheLayout(
             tuple(specs),
@@ -293,6 +293,22 @@ class _Layout:
             any(kernels.BY_ROLE[layer.role].block_outermost for layer in self.layers if layer.role in kernels.BY_ROLE),
             names,
         )
+
+    def _specs(self, mode: str) -> list[CacheSpec]:
+        """Every owner's spec; layers of one form share theirs, unless pipeline stages must tell them apart."""
+        made: dict[Any, CacheSpec] = {}
+        specs = []
+        for layer in self.layers:
+            if layer.shared or layer.kind == "encoder":
+                continue
+            form = (_FORM(layer), str(layer.index) in self.skip_layers)
+            spec = made.get(form)
+            if spec is None:
+                spec = made[form] = self.spec_of(layer, mode)
+            if self.settings.pipeline_parallel_size > 1:
+                spec = replace(spec, layer=layer.index)
+            specs.append(spec)
+        return specs
 
     def _canonical_cache_dtype(self) -> None:
         """Sparse latent caches have their own packed formats (``_canonicalize_sparse_mla_kv_cache_dtype``)."""

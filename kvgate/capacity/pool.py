@@ -24,6 +24,7 @@ class PoolShape:
     release: Release
     layers: tuple[CacheSpec, ...] = ()
     cache_block: int = 16
+    distinct: tuple[tuple[CacheSpec, ...], ...] = ()
 
     @classmethod
     def of(
@@ -45,19 +46,20 @@ class PoolShape:
         """
         if not groups:
             return cls((), 0, release)
-        if len(stages) <= 1:
-            cost = bytes_per_block(groups, block_outermost=block_outermost, packing=release.packing)
-            return cls(tuple(groups), cost, release, tuple(layers), cache_block)
-        parts = [tuple(group.on_stage(*stage) for group in groups) for stage in stages]
+        distinct = tuple(tuple(dict.fromkeys(group.every)) for group in groups)
+        parts = [tuple(group.on_stage(*stage) for group in groups) for stage in stages] if len(stages) > 1 else []
+        parts = parts or [tuple(groups)]
         costs = [bytes_per_block(part, block_outermost=block_outermost, packing=release.packing) for part in parts]
         worst = costs.index(max(costs))
-        first, end = stages[worst]
-        own = tuple(spec for spec in layers if first <= spec.layer < end)
-        return cls(parts[worst], costs[worst], release, own, cache_block)
+        own = tuple(layers)
+        if len(parts) > 1:
+            first, end = stages[worst]
+            own = tuple(spec for spec in layers if first <= spec.layer < end)
+        return cls(parts[worst], costs[worst], release, own, cache_block, distinct)
 
     def request_blocks(self, length: int, shape: RequestShape) -> int:
         """Blocks that one request of ``length`` tokens can hold over all groups."""
-        return sum(group.pages_per_request(length, shape) for group in self.groups)
+        return sum(max(pages_per_request(spec, length, shape) for spec in specs) for specs in self.distinct)
 
     def request_bytes(self, length: int, shape: RequestShape) -> int:
         """Memory that the fit check asks for one request."""
