@@ -142,6 +142,11 @@ def number(config: Config, key: str, default: int | None = None) -> int:
     return int(value)
 
 
+def _first_number(config: Config, *keys: str) -> int:
+    key = next((key for key in keys if config.get(key) is not None), keys[0])
+    return number(config, key)
+
+
 def query_heads(config: Config) -> int:
     return number(config, "num_attention_heads")
 
@@ -636,8 +641,8 @@ def _cohere_asr(config: Config) -> Iterable[Layer]:
 
 def _kimi_delta(config: Config) -> State:
     inner = config.get("linear_attn_config") or {}
-    heads = int(inner.get("num_heads") or number(config, "linear_num_heads"))
-    width = int(inner.get("head_dim") or number(config, "linear_head_dim"))
+    heads = int(inner.get("num_heads") or _first_number(config, "linear_num_heads", "linear_num_key_heads"))
+    width = int(inner.get("head_dim") or _first_number(config, "linear_head_dim", "linear_key_head_dim"))
     kernel = int(inner.get("short_conv_kernel_size") or number(config, "linear_conv_kernel_dim"))
     # A full-rank, bounded gate is what the checkpointing prefill kernel takes.
     bounded = bool(inner.get("use_full_rank_gate")) and inner.get("gate_lower_bound") is not None and width == 128
@@ -952,6 +957,9 @@ _BAMBA_PLAN: Final = by_kind(
 FAMILIES: Final[dict[str, Family]] = {
     # decoders with the same attention throughout, or windows by ``layer_types``
     "AfmoeForCausalLM": _DENSE_FAMILY,
+    "AliceAIForCausalLM": Family(
+        by_kind("layer_types", {"linear_attention": recurrent(_kimi_delta), "full_attention": attention()}), hybrid=True
+    ),
     "ApertusForCausalLM": _DENSE_FAMILY,
     "AquilaForCausalLM": _DENSE_FAMILY,
     "AquilaModel": _DENSE_FAMILY,
@@ -961,6 +969,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "BaichuanForCausalLM": _EVEN_FAMILY,
     "BailingMoeForCausalLM": _PLAIN,
     "BailingMoeV2ForCausalLM": _PLAIN,
+    "BeamForCausalLM": Family(_DENSE_PLAN, window_everywhere=False),
     "BloomForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
     "ChatGLMForConditionalGeneration": Family(each(attention(size=even_head_size, kv=_chatglm_kv), at("num_layers"))),
     "ChatGLMModel": Family(each(attention(size=even_head_size, kv=_chatglm_kv), at("num_layers"))),
@@ -983,6 +992,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "Fairseq2LlamaForCausalLM": _DENSE_FAMILY,
     "FalconForCausalLM": Family(each(_FALCON)),
     "FlexOlmoForCausalLM": _DENSE_FAMILY,
+    "FlintForCausalLM": Family(each(attention(window=by_layer_type(), sink=True))),
     "GPT2LMHeadModel": Family(each(attention(size=even_head_size, kv=query_heads))),
     "GPTBigCodeForCausalLM": Family(each(attention(size=even_head_size))),
     "GPTJForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
@@ -1027,6 +1037,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "Llama4ForCausalLM": Family(each(_llama4)),
     "LlamaForCausalLM": _DENSE_FAMILY,
     "MPTForCausalLM": _EVEN_FAMILY,
+    "Kolibri1ForCausalLM": _DENSE_FAMILY,
     "MellumForCausalLM": _DENSE_FAMILY,
     "MiMoForCausalLM": _EVEN_FAMILY,
     "MiMoV2FlashForCausalLM": _MIMO_V2,
@@ -1174,6 +1185,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "ErnieModel": _BIDIRECTIONAL,
     "GPT2ForSequenceClassification": Family(each(attention(size=even_head_size, kv=query_heads)), runner="pooling"),
     "Gemma2Model": Family(_DENSE_PLAN, runner="pooling"),
+    "ClefFlashForJointSchema": inside(fixed("Qwen3_5ForCausalLM"), runner="pooling", hybrid=True),
     "ClefOmniForJointSchema": inside(fixed("Qwen3MoeForCausalLM"), runner="pooling"),
     "ColBERTJinaRobertaModel": _BIDIRECTIONAL,
     "ColBERTLfm2Model": Family(_LFM2, runner="pooling", hybrid=True, default_seq_pooling="CLS"),
@@ -1220,6 +1232,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "CohereAsrForConditionalGeneration": Family(_cohere_asr, multimodal=True, encoder_decoder=True),
     "WhisperForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
     # multimodal: the language model's caches
+    "Alpamayo2Super": inside(fixed("Qwen3ForCausalLM")),
     "AriaForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "AudioFlamingo3ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "AyaVisionForConditionalGeneration": inside(fixed("Cohere2ForCausalLM")),
@@ -1295,6 +1308,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "MiDashengLMModel": inside(fixed("Qwen2ForCausalLM")),
     "MiMoV2OmniForCausalLM": Family(each(_mimo_v2), multimodal=True, window_everywhere=False),
     "MiniCPMO": inside(_minicpmv),
+    "MiniCPMOcrForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
     "MiniCPMV": inside(_minicpmv),
     "MiniCPMV4_6ForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
     "MiniCPMV4_7ForConditionalGeneration": inside(fixed("Qwen3_5ForCausalLM"), hybrid=True),
