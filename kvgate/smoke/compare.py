@@ -229,12 +229,14 @@ def judge(
     server: Mapping[str, Any] | None = None,
     loaded_prediction: Prediction | None = None,
     served: bool = False,
+    unsent: str | None = None,
 ) -> Verdict:
     """Compare everything that is known of a server with its subject.
 
     Args:
         load, loaded_prediction: the load that was sent, and the prediction for it.
         served: the server was seen to serve; what its log says after that is how it was ended.
+        unsent: why the load could not be sent, so that nothing is shown to hold.
         ended: why the server ended where no line of its log says so (killed, never ready).
     """
     prediction = subject.predict()
@@ -261,10 +263,13 @@ def judge(
         said += _remarks(log)
     refused = _refused(log, prediction, ended, served=served or load is not None)
     outcome = _outcome(differences, terms, checks, refused)
+    if outcome == "holds" and unsent is not None:
+        outcome = "unknown"
+    cause = _cause(outcome, subject, prediction, measured, differences, terms, checks, refused, log)
     return Verdict(
         command=command,
         outcome=outcome,
-        cause=_cause(outcome, subject, prediction, measured, differences, terms, checks, refused, log),
+        cause=cause or unsent,
         unit=subject.id,
         path=subject.path,
         line=subject.line,

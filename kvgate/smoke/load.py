@@ -148,12 +148,17 @@ def plan_load(
 
 @record
 class Outcome:
-    """What a load showed. ``stopped`` says why it ended early, None where it did not."""
+    """What a load showed.
+
+    ``stopped`` says that the server went away, ``refused`` that it takes no such requests (a pooling model, say); None
+    where it did not.
+    """
 
     load: Load
     timeline: tuple[Moment, ...]
     metrics: EngineMetrics | None
     stopped: str | None
+    refused: str | None = None
 
 
 Progress = Callable[[int, int, Moment | None], None]
@@ -184,6 +189,7 @@ class _Run:
         self.moments: list[Moment] = []
         self.errors: dict[str, None] = {}
         self.stopped: str | None = None
+        self.refused: str | None = None
         self.begun = time.monotonic()
         self.index = 0
         self.done = 0
@@ -205,12 +211,16 @@ class _Run:
             trust_env=False,
         ) as client:
             for phase in self.plan.phases:
-                if self.stopped is not None or time.monotonic() >= deadline:
+                if self.over or time.monotonic() >= deadline:
                     break
                 phases.append(await self.phase(client, phase, deadline))
                 await self.calm(client)
         load = Load(self.plan.workload, self.plan.scaling, tuple(phases), tuple(self.errors))
-        return Outcome(load, tuple(self.moments), self.last, self.stopped)
+        return Outcome(load, tuple(self.moments), self.last, self.stopped, self.refused)
+
+    @property
+    def over(self) -> bool:
+        return self.stopped is not None or self.refused is not None
 
     async def phase(self, client: httpx.AsyncClient, phase: PhasePlan, deadline: float) -> Phase:
         before = await self.look(client)
@@ -219,12 +229,13 @@ class _Run:
         counts = {"sent": 0, "completed": 0, "failed": 0}
 
         async def work() -> None:
-            while counts["sent"] < phase.requests and self.stopped is None:
+            while counts["sent"] < phase.requests and not self.over:
                 counts["sent"] += 1
                 good = await self.request(client)
                 counts["completed" if good else "failed"] += 1
                 self.done += 1
-                if counts["failed"] >= min(phase.requests, phase.clients) and not counts["completed"]:
+                every = counts["failed"] >= min(phase.requests, phase.clients) and not counts["completed"]
+                if every and self.refused is None:
                     self.stopped = self.stopped or "every request failed"
 
         watcher = asyncio.ensure_future(self.watch(client))
@@ -279,8 +290,8 @@ class _Run:
         if answer.status_code == 200:
             return True
         self.failed(f"{answer.status_code}: {_message(answer.text)}")
-        if answer.status_code in (401, 403, 404, 405):
-            self.stopped = f"the server refuses completions ({answer.status_code})"
+        if 400 <= answer.status_code < 500 and answer.status_code != 429:
+            self.refused = f"the server takes no such request ({answer.status_code}): {_message(answer.text)}"
         return False
 
     def failed(self, words: str) -> None:

@@ -162,6 +162,7 @@ def _attached(plan: ServingPlan, config: Config, options: SmokeOptions, replan: 
         notes=notes,
         loaded_prediction=expected,
         served=True,
+        unsent=outcome.refused if outcome else None,
     )
     return SmokeRun(_with(verdict, differences, greeting), plan, log)
 
@@ -323,6 +324,7 @@ def _judged(
         notes=(*notes, *(f"left out: {words}" for words in command.left_out)),
         loaded_prediction=expected,
         served=greeting is not None and ended is None,
+        unsent=outcome.refused if outcome else None,
     )
     return SmokeRun(verdict, plan, log)
 

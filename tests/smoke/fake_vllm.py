@@ -90,6 +90,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if body["model"] != MODEL:
             self.answer(json.dumps({"error": {"message": f"The model `{body['model']}` does not exist."}}), 404)
             return
+        if MODE == "no-completions":
+            self.answer('{"error": {"message": "The model does not support Completions API"}}', 400)
+            return
         if MODE == "crash-in-load":
             say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "ERROR")
             os._exit(1)

@@ -127,6 +127,17 @@ def test_a_load_that_hangs_is_cut_short(tree: Any, article: str) -> None:
     assert verdict["load"]["phases"][0]["cut_short"]
 
 
+def test_a_server_that_takes_no_completions_shows_nothing(tree: Any, article: str) -> None:
+    """A pooling model, for one: its pool can be compared, and what it holds cannot be shown."""
+    tree.write(article)
+    tree.environment = {"VLLM_FAKE_MODE": "no-completions"}
+    result = tree.smoke()
+    verdict = checked(result.json)
+    assert (result.code, verdict["outcome"]) == (2, "unknown")
+    assert verdict["cause"] == ("the server takes no such request (400): The model does not support Completions API")
+    assert {check["holds"] for check in verdict["checks"]} == {True}
+
+
 @pytest.mark.parametrize("mode", ["stubborn", "family"])
 def test_what_does_not_want_to_end_is_ended(tree: Any, manifest: Any, mode: str) -> None:
     tree.write(manifest({"prompt-tokens": 100, "output-tokens": 10, "peak-concurrency": 1}))
