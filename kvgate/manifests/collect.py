@@ -225,6 +225,8 @@ def _may_matter(path: str, data: bytes) -> bool:
             return True
         if path.endswith("/model.json"):  # engine arguments of Triton's vLLM backend
             return b'"gpu_memory_utilization"' in data or b'"tensor_parallel_size"' in data
+        if b'"$schema"' in data[:2000]:
+            return False
         return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
     if form is None and not (data.startswith(b"#!") and len(data) <= MAX_SCRIPT_BYTES):
         return False

@@ -87,16 +87,18 @@ class _Site:
     span: Span | None = None
 
 
-def read_custom(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+def read_custom(
+    tree: Tree, file: SourceFile, document: Node, *, templated: bool = False
+) -> Iterator[ServeUnit | Unread]:
     """The serve units in the custom resources of a document."""
     for item in expand_list(document):
         kind = text_at(item, "kind") or ""
         # a workload whose containers are not where they belong was indented wrongly: still a server to its author
         if kind not in NOT_DEPLOYED and is_other_kind(item):
-            yield from read_by_shape(tree, file, item)
+            yield from read_by_shape(tree, file, item, templated=templated)
 
 
-def read_by_shape(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit | Unread]:
+def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool = False) -> Iterator[ServeUnit | Unread]:
     """The serve units of one object, wherever its containers are."""
     kind = text_at(item, "kind") or ""
     managed = MANAGED.get(kind)
@@ -125,6 +127,7 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUni
             storage=scalar_at(item, *managed.model) if managed and managed.model else _storage(site),
             managed=runtime,
             image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
+            templated=templated,
         )
         yield from pod.units()
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kvgate.records import record
 from kvgate.shell.command import basename
-from kvgate.source.text import Word
+from kvgate.source.text import Text, Unresolved, Word
 
 
 @record
@@ -20,12 +20,25 @@ class EntryPoint:
         words: what stands in the command line, after ``python -m`` for modules.
         module: whether ``words[0]`` is a Python module.
         positional_model: whether the model may be given as a positional.
+        renames: flags of its own (with dashes) for arguments of vLLM.
     """
 
     name: str
     words: tuple[str, ...]
     module: bool
     positional_model: bool
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+# KServe's server embeds the engine and hands on its arguments
+HUGGINGFACE_SERVER: Final = EntryPoint(
+    "huggingfaceserver",
+    ("huggingfaceserver",),
+    True,
+    False,
+    (("model-id", "model"), ("model-dir", "model"), ("model-name", "served-model-name"),
+     ("model-revision", "revision"), ("tokenizer-revision", "tokenizer-revision")),
+)  # fmt: skip
 
 
 ENTRY_POINTS: Final = (
@@ -39,6 +52,7 @@ ENTRY_POINTS: Final = (
     EntryPoint("vllm.entrypoints.grpc_server", ("vllm.entrypoints.grpc_server",), True, False),
     EntryPoint("vllm_tgis_adapter", ("vllm_tgis_adapter",), True, False),
     EntryPoint("dynamo.vllm", ("dynamo.vllm",), True, False),
+    HUGGINGFACE_SERVER,
 )
 
 # Programs whose words are text, names or targets, never a command that they run as the server.
@@ -57,11 +71,13 @@ _PYTHON_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-p
 
 @record
 class Entry:
-    """An entry point found: its row, the words it was written with, and the index of the first word after it."""
+    """An entry point found: its row, the words it was written with, the index of the first word after it, and what is
+    not sure about it."""
 
     point: EntryPoint
     first: int
     after: int
+    note: Unresolved | None = None
 
 
 def find_entry(words: Sequence[Word]) -> Entry | None:
@@ -87,8 +103,15 @@ def _program(words: Sequence[Word], index: int) -> Entry | None:
 
 def _python(words: Sequence[Word], index: int) -> Entry | None:
     value = words[index].value
-    if value == "-m" and index + 1 < len(words) and words[index + 1].resolved:
-        return _module(words, index, index + 1, words[index + 1].value)
+    if value == "-m" and index + 1 < len(words):
+        module = words[index + 1]
+        if module.resolved:
+            return _module(words, index, index + 1, module.value)
+        # Dynamo's engines have one module each: `python -m dynamo.{{ framework }}`
+        if len(module.unresolved) == 1 and module.value == "dynamo." + module.unresolved[0].text:
+            point = next(point for point in ENTRY_POINTS if point.name == "dynamo.vllm")
+            return Entry(point, index, index + 2, Unresolved(module.value, "which engine it is, the files do not say"))
+        return None
     if value.startswith("-m") and "." in value:
         return _module(words, index, index, value[2:])
     if value.endswith(".py") and "/" in value and "vllm/" in value:
@@ -169,6 +192,12 @@ def takes_engine_arguments(image: str) -> bool:
     return known and not _NO_ENGINE & _tokens(last)
 
 
+def says_engine(name: str) -> bool:
+    """Whether a name (of a unit file, a script) says vLLM, and not one of the programs around it."""
+    tokens = _tokens(name.lower())
+    return any("vllm" in token for token in tokens) and not _NO_ENGINE & tokens
+
+
 def is_vllm_image(image: str) -> bool:
     """Whether the image's own name or tag (not its organisation) says vLLM, and not one of the programs around it."""
     last = repository_of(image).lower().rpartition("/")[2]
@@ -203,6 +232,21 @@ def flag_name(word: Word) -> str | None:
     """The long flag that a word begins with, with dashes; None for anything else."""
     match = re.match(r"--([A-Za-z][A-Za-z0-9_\-]*)", word.value)
     return match.group(1).replace("_", "-") if match else None
+
+
+def renamed(words: Sequence[Word], renames: Sequence[tuple[str, str]]) -> tuple[Word, ...]:
+    """Words with some flags under the names that vLLM has for them."""
+    table = dict(renames)
+    result: list[Word] = []
+    for word in words:
+        name = flag_name(word)
+        if name not in table:
+            result.append(word)
+            continue
+        end = 2 + len(name)
+        head = Text.at(f"--{table[name]}", word.text.slice(0, end).span)
+        result.append(Word(Text.join([head, word.text.slice(end, len(word.text))]), word.unresolved, word.splits))
+    return tuple(result)
 
 
 def names_model(words: Sequence[Word]) -> bool:

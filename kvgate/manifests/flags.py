@@ -16,12 +16,12 @@ _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?
 
 
 def words_of_entries(
-    entries: Iterable[Entry], *, skip: frozenset[str] = frozenset(), spread: bool = False
+    entries: Iterable[Entry], *, skip: frozenset[str] = frozenset(), spread: bool = False, bare_empty: bool = False
 ) -> list[Word]:
     """``max_model_len: 4096`` as ``--max-model-len 4096``, ``enforce_eager: true`` as a bare flag.
 
     Mappings become JSON, and so do lists, as Ray's ``engine_kwargs`` mean them; with ``spread`` a list becomes several
-    words, as in vLLM's own ``--config`` files.
+    words, as in vLLM's own ``--config`` files. With ``bare_empty`` an empty text makes a bare flag.
     """
     words: list[Word] = []
     for entry in entries:
@@ -35,7 +35,9 @@ def words_of_entries(
         words.append(Word(flag))
         if spread and isinstance(value, Sequence):
             words += [word_of_node(item) for item in value.items]
-        elif truth is None and not is_null(value):
+        elif (
+            truth is None and not is_null(value) and not (bare_empty and isinstance(value, Scalar) and not value.value)
+        ):
             words.append(word_of_node(value))
     return words
 

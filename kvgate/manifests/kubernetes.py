@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.entrypoint import flag_name
+from kvgate.manifests.entrypoint import flag_name, says_engine
 from kvgate.manifests.launch import (
     Argument,
     Container,
@@ -87,13 +87,18 @@ def _is_device(resource: str) -> bool:
 
 
 def read_kubernetes(
-    tree: Tree, file: SourceFile, document: Node, span: Span | None = None
+    tree: Tree, file: SourceFile, document: Node, span: Span | None = None, *, templated: bool = False
 ) -> Iterator[ServeUnit | Unread]:
-    """The serve units in one document, lists looked into."""
+    """The serve units in one document, lists looked into.
+
+    Args:
+        span: where what stands in another file (a patched base) counts as beginning.
+        templated: the document is what is known of a template: commands and images may be missing from it.
+    """
     for item in expand_list(document):
         workload = WORKLOADS.get(text_at(item, "kind") or "")
         if workload:
-            yield from read_workload(tree, file, item, workload, span)
+            yield from read_workload(tree, file, item, workload, span, templated=templated)
 
 
 def is_other_kind(item: Node) -> bool:
@@ -103,9 +108,15 @@ def is_other_kind(item: Node) -> bool:
 
 
 def read_workload(
-    tree: Tree, file: SourceFile, item: Node, workload: Workload, span: Span | None = None
+    tree: Tree,
+    file: SourceFile,
+    item: Node,
+    workload: Workload,
+    span: Span | None = None,
+    *,
+    templated: bool = False,
 ) -> Iterator[ServeUnit | Unread]:
-    """The serve units of one object; what stands in another file (a patched base) counts as beginning at ``span``."""
+    """The serve units of one object, see :func:`read_kubernetes`."""
     template = node_at(item, *workload.template)
     kind = text_at(item, "kind") or ""
     if template is None:
@@ -121,6 +132,7 @@ def read_workload(
         namespace=text_at(item, "metadata", "namespace"),
         replicas=node_at(item, *workload.replicas) if workload.replicas else None,
         restarts=workload.restarts,
+        templated=templated,
     )
     for found in pod.units():
         if span is not None and found.span.file is not file:
@@ -145,6 +157,7 @@ class Pod:
         storage: the model that a controller mounts.
         managed: the containers have no command because a controller gives them vLLM's.
         image_runs: a container without command and arguments runs its image's entry point (a Ray node does not).
+        templated: it is what is known of a template.
     """
 
     tree: Tree
@@ -168,6 +181,7 @@ class Pod:
     storage: Scalar | None = None
     managed: bool = False
     image_runs: bool = True
+    templated: bool = False
 
     def units(self) -> Iterator[ServeUnit | Unread]:
         for node in items_at(self.spec, "containers") if self.containers is None else self.containers:
@@ -192,9 +206,14 @@ class Pod:
         image_node = scalar_at(node, "image")
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
         named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
+        command = environment.words(node_at(node, "command"))
+        if self.templated:
+            named = says_engine(f"{name}-{self.name}") or "vllm" in (image.value if image else "").lower()
+            if all(word.unresolved and word.unresolved[0].text == word.value for word in command):
+                command = ()  # there only if the values bring one
         managed = self.managed or (self.variable is not None and name in ("main", ""))
         container = Container(
-            command=environment.words(node_at(node, "command")) or None,
+            command=command or None,
             arguments=self._arguments(node, environment, managed),
             image=image,
             environment=environment.values,
@@ -204,6 +223,7 @@ class Pod:
             service=self.restarts,
             find=lambda path: self.mounted(node, path),
             managed=managed,
+            serves=self.templated,
         )
         if not self.image_runs and not container.command and not container.arguments:
             return
@@ -244,7 +264,10 @@ class Pod:
         name = text_at(node, "name") or ""
         requirement = find_requirement(word.text for word in (*(container.command or ()), *container.arguments))
         entry = str(number + 1) if number else ""
-        parts = [self.kind, self.namespace or "default", self.name, self.role, name, entry]
+        # a name that a template makes is none that a unit could be found by
+        namespace = None if "{{" in (self.namespace or "") else self.namespace
+        own = self.file.path if "{{" in self.name else self.name
+        parts = [self.kind, namespace or "default", own, self.role, "" if "{{" in name else name, entry]
         stored = self.storage if start.storage_model is None else None
         return ServeUnit(
             id="/".join(part for index, part in enumerate(parts) if part or index == 2),

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import (
+    HUGGINGFACE_SERVER,
     Entry,
     find_entry,
     flag_name,
     is_other_program,
     is_python_module,
     is_vllm_image,
+    renamed,
+    says_engine,
     speaks_vllm,
     takes_engine_arguments,
 )
@@ -113,6 +116,24 @@ MODEL_VARIABLES: Final = (
     "MODEL",
 )
 
+# Variables by which they are told engine arguments, by the names that these have themselves.
+ARGUMENT_VARIABLES: Final = {
+    "TENSOR_PARALLEL_SIZE": "tensor-parallel-size",
+    "TENSOR_PARALLELISM": "tensor-parallel-size",
+    "PIPELINE_PARALLEL_SIZE": "pipeline-parallel-size",
+    "DATA_PARALLEL_SIZE": "data-parallel-size",
+    "MAX_MODEL_LEN": "max-model-len",
+    "GPU_MEMORY_UTILIZATION": "gpu-memory-utilization",
+    "MAX_NUM_SEQS": "max-num-seqs",
+    "MAX_NUM_BATCHED_TOKENS": "max-num-batched-tokens",
+    "KV_CACHE_DTYPE": "kv-cache-dtype",
+    "BLOCK_SIZE": "block-size",
+    "QUANTIZATION": "quantization",
+    "DTYPE": "dtype",
+    "SERVED_MODEL_NAME": "served-model-name",
+    "HOST": "host",
+    "PORT": "port",
+}
 
 # Programs that start containers, and what of theirs looks like it.
 CONTAINER_PROGRAMS: Final = frozenset({"docker", "podman", "nerdctl", "finch"})
@@ -129,7 +150,7 @@ def find_starts(container: Container) -> list[Start]:
     Raises:
         TooLargeError: a script in it is beyond the bounds within which scripts are read.
     """
-    return [_with_config(start, container.find) for start in _starts(container)]
+    return [_with_config(start, container.find) for start in _starts(container) if not _only_asks(start)]
 
 
 def _starts(container: Container) -> list[Start]:
@@ -138,7 +159,8 @@ def _starts(container: Container) -> list[Start]:
         return _of_command((*container.command, *container.arguments), image, container)
     arguments = container.arguments
     if container.managed:
-        return [_start(arguments, "the controller's configuration", False, container)]
+        words = renamed(arguments, HUGGINGFACE_SERVER.renames)
+        return [_start(words, "the controller's configuration", False, container)]
     if arguments and (find_entry(arguments) or _is_command(arguments)):
         return _of_command(arguments, image, container, repeats_entry=takes_engine_arguments(image))
     if takes_engine_arguments(image):
@@ -146,12 +168,18 @@ def _starts(container: Container) -> list[Start]:
     if image and is_other_program(image):
         return []
     named = container.named or is_vllm_image(image)
+    if named and len(arguments) > 1 and arguments[0].value == "serve" and arguments[0].resolved:
+        return [_start(arguments[1:], "vllm serve", True, container)]  # the entry point is vllm itself
     if speaks_vllm(arguments, named=named) or (is_vllm_image(image) and _begins_with_model(arguments)):
         return [_bare(arguments, container)]
     if not arguments and is_vllm_image(image) and container.accelerated and container.image and container.service:
         unknown = Unresolved(image, "the arguments are inside the image")
         word = Word(container.image.text, (unknown,), splits=True)
-        return [_start((word,), IMAGE_ENTRY, False, container, model=_model_variable(container))]
+        told, notes = variable_words(container.environment)
+        model = _model_variable(container)
+        return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
+    if container.serves and named and arguments and not any(word.resolved for word in arguments):
+        return [_bare(arguments, container)]  # a template whose values bring all arguments
     return []
 
 
@@ -184,19 +212,38 @@ def starts_of_script(
     """
     from kvgate.shell.script import commands
 
-    return starts_of_commands(commands(text, environment, find=find, arguments=arguments), find)
+    return starts_of_commands(commands(text, environment, find=find, arguments=arguments), find, environment)
 
 
-def starts_of_commands(found: Sequence[Command], find: Find | None = None) -> list[Start]:
+def starts_of_commands(
+    found: Sequence[Command], find: Find | None = None, environment: Mapping[str, Value] | None = None
+) -> list[Start]:
     """The vLLM servers that commands start, in containers of their own or directly."""
     starts: list[Start] = []
     for command in found:
         inside = _of_container_run(command, find)
         if inside is None:
+            inside = _of_graph(command, environment or {}, find)
+        if inside is None:
             entry = find_entry(command.words)
             inside = [_with_config(_of_entry(entry, command), find)] if entry else []
+            inside = [start for start in inside if not _only_asks(start)]
         starts += inside
     return starts
+
+
+def _of_graph(command: Command, environment: Mapping[str, Value], find: Find | None) -> list[Start] | None:
+    """What ``dynamo serve`` starts; None where a command is nothing of the kind."""
+    if not any(basename(word) == "dynamo" for word in command.words):
+        return None
+    from kvgate.manifests.dynamo_graph import starts_of_graph
+
+    return starts_of_graph(command, environment, find)
+
+
+def _only_asks(start: Start) -> bool:
+    """Whether a command line only prints help or the version."""
+    return any(word.resolved and word.value in ("--help", "-h", "--version", "-v") for word in start.words)
 
 
 def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:
@@ -226,7 +273,7 @@ def _of_command(
     words: tuple[Word, ...], image: str, container: Container, *, repeats_entry: bool = False
 ) -> list[Start]:
     found = _commands_of(words, container)
-    starts = starts_of_commands(found, container.find)
+    starts = starts_of_commands(found, container.find, container.environment)
     if starts:
         return starts
     if any(
@@ -251,10 +298,13 @@ def _of_command(
     model = _model_variable(container)
     if model is None and not container.serves:
         return []
-    if not (is_vllm_image(image) or "vllm" in script.value.lower() or (container.serves and container.named)):
+    named_so = says_engine(script.value.rpartition("/")[2]) if container.serves else "vllm" in script.value.lower()
+    if not (is_vllm_image(image) or named_so or (container.serves and container.named)):
         return []
     unknown = Unresolved(script.value, "the script is not among the files read")
-    return [_start((Word(script.text, (unknown,), splits=True),), script.value, False, container, model=model)]
+    told, notes = variable_words(container.environment)
+    itself = Word(script.text, (unknown,), splits=True)
+    return [_start((itself, *told), script.value, False, container, model=model, notes=notes)]
 
 
 def _commands_of(words: tuple[Word, ...], container: Container) -> Sequence[Command]:
@@ -271,6 +321,10 @@ def _commands_of(words: tuple[Word, ...], container: Container) -> Sequence[Comm
 def _of_entry(entry: Entry, command: Command) -> Start:
     words, point = command.words[entry.after :], entry.point
     notes = _conditions(command)
+    if point.renames:
+        words = renamed(words, point.renames)
+    if entry.note is not None:
+        notes = (*notes, entry.note)
     return Start(words, point.name, point.positional_model, command.environment, command.span, notes=notes)
 
 
@@ -329,10 +383,24 @@ def _script(words: Sequence[Word]) -> Word | None:
     name = head.rpartition("/")[2]
     if name in SHELLS or _PROGRAM.fullmatch(name):
         for word in words[1:]:
+            if re.fullmatch(r"-[a-zA-Z]*c", word.value):
+                return None  # the script itself follows
             if not word.value.startswith("-"):
                 return word if word.value.endswith((".sh", ".py", ".bash")) or "/" in word.value else None
         return None
     return words[0] if head.endswith((".sh", ".py", ".bash")) else None
+
+
+def variable_words(environment: Mapping[str, Value]) -> tuple[tuple[Word, ...], tuple[Unresolved, ...]]:
+    """Arguments that a launcher which is not at hand is told by variables, and a note for each."""
+    words: list[Word] = []
+    notes: list[Unresolved] = []
+    for name, flag in ARGUMENT_VARIABLES.items():
+        value = environment.get(f"VLLM_{name}") or environment.get(name)
+        if value is not None and value.value and len(value.value) < 200:
+            words += [Word(Text.at(f"--{flag}", value.span)), value.word()]
+            notes.append(Unresolved(name, f"taken for --{flag}: what reads it is not among the files read"))
+    return tuple(words), tuple(notes)
 
 
 def _model_variable(container: Container) -> Word | None:

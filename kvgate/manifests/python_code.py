@@ -50,9 +50,24 @@ class _Around:
     replicas_span: Span | None = None
 
 
+_MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig)\s*\(")
+_RUNS: Final = re.compile(r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?)\b")
+_STARTS: Final = re.compile(
+    r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']",
+    re.IGNORECASE,
+)
+
+
+def may_start(text: str) -> bool:
+    """Whether a Python text is worth parsing; cheap."""
+    if "vllm" not in text.lower():
+        return False
+    return bool(_MAKES_ENGINE.search(text) or (_RUNS.search(text) and _STARTS.search(text)))
+
+
 def read_python(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """The serve units of one Python file."""
-    if "vllm" not in file.text.lower():
+    if not may_start(file.text):
         return
     if len(file.text) > MAX_CHARACTERS or re.search(r"\r(?!\n)", file.text):
         yield Unread("a Python file of this size is not read", file.line_span(1))

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from kvgate.manifests.custom import cluster_devices, first_pod
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
-from kvgate.manifests.launch import MODEL_VARIABLES, Start, environment_of, find_requirement, starts_of_script
+from kvgate.manifests.launch import (
+    MODEL_VARIABLES,
+    Start,
+    environment_of,
+    find_requirement,
+    starts_of_script,
+    variable_words,
+)
 from kvgate.manifests.shapes import is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
@@ -150,9 +157,9 @@ class _Cluster:
         unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
         deployments = items_at(application, "deployments")
         replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
-        start = Start(
-            (Word(path.text, (unknown,), splits=True),), path.value, False, (), application.span, model.word()
-        )
+        told, notes = variable_words(environment[0])
+        words = (Word(path.text, (unknown,), splits=True), *told)
+        start = Start(words, path.value, False, (), application.span, model.word(), notes)
         packages = items_at(application, "runtime_env", "pip")
         yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
 

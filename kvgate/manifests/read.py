@@ -11,10 +11,10 @@ from typing import Final
 
 from kvgate.manifests.formats import Format, format_of
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
-from kvgate.manifests.tree import Tree, expand_list, node_at, text_at
+from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.source.text import SourceFile
-from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
+from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
 _MATTERS: Final = re.compile(
@@ -34,7 +34,6 @@ _PLAIN_KINDS: Final = frozenset(
 )  # fmt: skip
 # Kinds of units that may be a part of another one.
 _PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
-_VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
 
 
 def read_tree(
@@ -66,7 +65,23 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    return Reading(tuple(_distinct(_without_parts(tree, units))), tuple(unread))
+    units = _without_values_of_charts(_without_parts(tree, units))
+    return Reading(tuple(_distinct(units)), tuple(unread))
+
+
+def _without_values_of_charts(units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without those of a chart's own values where its templates, evaluated with these values, say the same."""
+    charts = {unit.path.rpartition("/templates/")[0] for unit in units if "/templates/" in unit.path}
+    charts |= {"" for unit in units if unit.path.startswith("templates/")}
+    if not charts:
+        return units
+    return [
+        unit
+        for unit in units
+        if unit.kind != "helm-values"
+        or posixpath.basename(unit.path) not in ("values.yaml", "values.yml")
+        or posixpath.dirname(unit.path) not in charts
+    ]
 
 
 def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
@@ -127,11 +142,12 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
     if form != "yaml":
         yield from _read_code(tree, file, form)
         return
+    if file.path.endswith(".tpl"):
+        return  # named templates: others include them
     if is_go_template(file.text):
-        match = _VLLM.search(file.text)
-        if match and "containers:" in file.text:
-            span = file.line_span(file.position(match.start())[0])
-            yield Unread("Helm template: not rendered", span, serves=_STARTS.search(file.text) is not None)
+        from kvgate.manifests.helm.read import read_template
+
+        yield from read_template(tree, file)
         return
     stream = tree.stream(file)
     yield from _problems(stream)
@@ -190,9 +206,15 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
         if is_vllm_config(document, file.path):
             yield from read_vllm_config(file, document)
             return
-        from kvgate.manifests.scripted import read_scripted
+        from kvgate.manifests.scripted import is_scripted, read_scripted
 
-        yield from read_scripted(tree, file, document)
+        if is_scripted(document, file):
+            yield from read_scripted(tree, file, document)
+        else:
+            from kvgate.manifests.helm.releases import is_helmfile, read_helmfile
+            from kvgate.manifests.helm.values import read_values
+
+            yield from (read_helmfile if is_helmfile(document) else read_values)(tree, file, document)
 
 
 def _read_kubernetes(
@@ -214,12 +236,28 @@ def _read_kubernetes(
 
         document = transformed_by_owner(document, owners)
     yield from read_kubernetes(tree, file, document)
+    if any(_carries_manifests(item) for item in expand_list(document)):
+        from kvgate.manifests.embedded import read_config_maps
+
+        yield from read_config_maps(tree, file, document)
     if any(is_other_kind(item) for item in expand_list(document) if text_at(item, "kind") not in _PLAIN_KINDS):
+        from kvgate.manifests.controllers import read_controlled
         from kvgate.manifests.custom import read_custom
+        from kvgate.manifests.helm.releases import read_releases
         from kvgate.manifests.ray import read_ray
 
         yield from read_custom(tree, file, document)
         yield from read_ray(tree, file, document)
+        yield from read_releases(tree, file, document)
+        yield from read_controlled(tree, file, document)
+
+
+def _carries_manifests(item: Node) -> bool:
+    """Whether an object is a ConfigMap with texts of several lines, which may be manifests for a controller."""
+    if text_at(item, "kind") != "ConfigMap":
+        return False
+    texts = [entry.value.value for entry in entries_at(item, "data") if isinstance(entry.value, Scalar)]
+    return any("vllm" in text.lower() and ("containers:" in text or "engine:" in text) for text in texts)
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:

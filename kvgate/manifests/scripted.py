@@ -37,6 +37,11 @@ class Script:
     setup: Text | None = None
 
 
+def is_scripted(document: Node, file: SourceFile) -> bool:
+    """Whether a document is of one of these formats."""
+    return isinstance(document, Mapping) and any(applies(document, file) for _, applies, _ in FORMATS)
+
+
 def read_scripted(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units in the scripts of a document of one of these formats."""
     if not isinstance(document, Mapping):

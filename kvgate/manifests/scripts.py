@@ -18,15 +18,29 @@ from kvgate.source.text import SourceFile, Text, Word
 
 MAX_MODES: Final = 12
 
+# A script without any of these starts no vLLM, nor runs one that does.
+_MAY_START: Final = re.compile(
+    r"\bserve\b|vllm\.(?:entrypoints|scripts)|vllm[\w.-]*[/:]|/[\w.-]*vllm|dynamo\.vllm|huggingfaceserver|\.sh\b|\.py\b"
+)
+# Variables of llm-d-benchmark's scenarios, which fill a chart's values.
+SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*ARGS\b")
+
 
 def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """The serve units of a shell script, one for each server that its modes start."""
+    if not _MAY_START.search(file.text) and not SCENARIO.search(file.text):
+        return
     text = Text.of_span(file.span(0, len(file.text)))
     find = beside(tree, file)
     try:
         starts = _starts_of_modes(text, find)
     except TooLargeError as error:
         yield Unread(f"{error} is not read", file.line_span(1), serves=True)
+        return
+    if not starts and SCENARIO.search(file.text):
+        from kvgate.manifests.llmdbench import read_scenario
+
+        yield from read_scenario(file, find)
         return
     requirement = find_requirement([text])
     numbers: dict[str, int] = {}

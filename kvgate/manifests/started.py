@@ -20,6 +20,7 @@ class Surroundings:
     Attributes:
         names: what tells the script from others of its file, behind the file's path in the unit's id.
         requirement: the pip requirement that installs vLLM.
+        span: where a start that stands in another file (a script that this one runs) counts as beginning.
     """
 
     file: SourceFile
@@ -37,6 +38,7 @@ class Surroundings:
     node: Node | None = None
     document: Node | None = None
     requirement: Word | None = None
+    span: Span | None = None
 
 
 def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
@@ -62,7 +64,7 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
     return ServeUnit(
         id="/".join(part for part in parts if part),
         path=around.file.path,
-        span=start.span,
+        span=start.span if start.span.path == around.file.path else around.span or around.file.line_span(1),
         kind=around.kind,
         name=name,
         container=None,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
+from kvgate.manifests.entrypoint import says_engine
 from kvgate.manifests.launch import Container, ContainerRun, find_starts
 from kvgate.manifests.scripts import beside
 from kvgate.manifests.started import Surroundings, unit_of
@@ -55,7 +56,6 @@ def read_systemd(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
 
 
 def _services(tree: Tree, file: SourceFile, settings: list[_Setting], environment: _Environment) -> Iterator[ServeUnit]:
-    around = Surroundings(file=file, kind=KIND, variables=environment.values, spans=environment.spans)
     count = 0
     for setting in settings:
         if setting.section != "Service" or setting.name != "ExecStart":
@@ -69,10 +69,13 @@ def _services(tree: Tree, file: SourceFile, settings: list[_Setting], environmen
             image=None,
             environment=environment.values,
             span=setting.span,
-            named="vllm" in file.path.lower(),
+            named=says_engine(file.path.rpartition("/")[2].partition(".")[0]),
             accelerated=True,
             find=_installed(tree, file),
             serves=True,
+        )
+        around = Surroundings(
+            file=file, kind=KIND, variables=environment.values, spans=environment.spans, span=setting.span
         )
         for start in find_starts(container):
             yield unit_of(start, around, count)

@@ -19,7 +19,8 @@ MAX_NESTING: Final = 20
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()\s]*)\))")
 _PLACEHOLDER: Final = re.compile(
-    r"\$\{(?P<envsubst>[A-Za-z_][A-Za-z0-9_.\-]*)(?::?[-=][^{}]*)?\}"
+    r"\{\{ if (?P<condition>[^{}\n]*) \}\}[^\n]*?\{\{ end \}\}"
+    r"|\$\{(?P<envsubst>[A-Za-z_][A-Za-z0-9_.\-]*)(?::?[-=][^{}]*)?\}"
     r"|\{\{[^{}\n]*\}\}|\$\[\[[^\]\n]*\]\]"
     r"|(?<![^\s=\"',:/])<[A-Za-z][A-Za-z0-9_ .\-/]*>(?![^\s\"',:/])"
     r"|(?<![^\s=])_{3,}(?!\S)"
@@ -37,11 +38,16 @@ def mark_placeholders(value: Value) -> Value:
     if "$" not in text and "{{" not in text and "<" not in text and "___" not in text:
         return value
     holes = list(value.holes)
+    json_like = text.lstrip()[:1] in ("{", "[")
     for match in _PLACEHOLDER.finditer(text):
+        if json_like and match.group().startswith("<"):
+            continue  # a tag of a chat template: {"reasoning_start_str": "<think>"}
         if any(hole.start < match.end() and hole.end > match.start() for hole in value.holes):
             continue
         name = match.group("envsubst")
         reason = f"{unset(name)}, and this place does not expand it itself" if name else "a placeholder to be filled in"
+        if match.group("condition") is not None:
+            reason = f"only if {match.group('condition')}"
         holes.append(Hole(match.start(), match.end(), Unresolved(match.group(), reason), splits=False))
     if len(holes) == len(value.holes):
         return value

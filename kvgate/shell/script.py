@@ -68,6 +68,23 @@ def commands(
     return reader.result()
 
 
+def variables(
+    text: Text | Value,
+    environment: Mapping[str, Value] | None = None,
+    *,
+    find: Found | None = None,
+) -> dict[str, Value]:
+    """The variables that a script leaves behind, for scripts that others source.
+
+    Raises:
+        TooLargeError: see :func:`commands`.
+    """
+    reader = _Reader(find)
+    scope = _Scope.of_environment(environment or {}, None)
+    reader.script(Value(text) if isinstance(text, Text) else text, scope, ())
+    return {name: value for name, value in scope.variables.items() if isinstance(value, Value)}
+
+
 def commands_of_words(
     words: Sequence[Word],
     environment: Mapping[str, Value] | None = None,
@@ -178,6 +195,8 @@ def _source(value: Value) -> _Source:
         if pattern is _TEMPLATE and "{{" not in text and "{%" not in text and "$[[" not in text:
             continue
         for match in pattern.finditer(text):
+            if pattern is _BLANKED and text[: match.start()].rstrip("\\\"' ").endswith((":", ",", "[")):
+                continue  # a tag of a chat template inside JSON
             if not any(hole.start < match.end() and hole.end > match.start() for hole in holes):
                 unresolved = Unresolved(match.group(), "a placeholder to be filled in")
                 holes.append(Hole(match.start(), match.end(), unresolved, pattern is _TEMPLATE))

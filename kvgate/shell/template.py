@@ -68,7 +68,7 @@ def with_branches(value: Value, *, statements: bool) -> Value:
     regions = _regions(tags)
     cuts: dict[int, tuple[_Tag, str]] = {tag.start: (tag, "") for tag in tags}
     holes: list[Hole] = []
-    inside_command = {id(region): _inside_command(source, region) for region in regions}
+    inside_command = {id(region): _inside_command(source, region, tags) for region in regions}
     for region in regions:
         if statements and not inside_command[id(region)]:
             for tag, text in zip(region.tags, _as_shell(region), strict=True):
@@ -112,13 +112,25 @@ def _regions(tags: list[_Tag]) -> list[_Region]:
     return regions
 
 
-def _inside_command(source: str, region: _Region) -> bool:
-    """Whether a branch stands inside a command: its tags share lines with words, or the line before it goes on."""
-    first = region.tags[0]
+_GOES_ON: Final = ("\\", "&&", "||", "|", "(", '"')
+
+
+def _inside_command(source: str, region: _Region, tags: list[_Tag]) -> bool:
+    """Whether a branch stands inside a command: its tags share lines with words, or a line before one goes on."""
     if not all(tag.alone for tag in region.tags):
         return True
-    before = source[: first.start].rstrip(" \t\r\n")
-    return before.endswith(("\\", "&&", "||", "|", "(", '"'))
+    return any(_before(source, tag, tags).endswith(_GOES_ON) for tag in region.tags)
+
+
+def _before(source: str, tag: _Tag, tags: list[_Tag]) -> str:
+    """The line of the script before a tag, other tags looked over."""
+    end = tag.start
+    for other in reversed([other for other in tags if other.start < tag.start]):
+        if source[other.end : end].strip():
+            break
+        end = other.start
+    text = source[:end].rstrip()
+    return text[text.rfind("\n") + 1 :]
 
 
 def _as_shell(region: _Region) -> list[str]:

@@ -460,13 +460,13 @@ def test_a_misplaced_first_line() -> None:
     assert len(found.unread) == 1
 
 
-def test_a_helm_template_is_left_with_a_reason() -> None:
+def test_a_template_is_read_as_far_as_its_text_allows() -> None:
     found = reading(
-        "kind: Pod\nspec:\n  containers:\n  - image: {{ .Values.vllm.image }}\n    command: [vllm, serve]\n"
+        "kind: Pod\nspec:\n  containers:\n  - image: {{ .Values.vllm.image }}\n    command: [vllm, serve, m]\n"
     )
-    assert found.units == ()
-    assert [(item.reason, item.rule, item.serves) for item in found.unread] == [
-        ("Helm template: not rendered", None, True)
+    assert [words(item) for item in found.units] == ["m"]
+    assert [(item.reason, item.rule) for item in found.unread] == [
+        ("a template, not rendered: its text was read without values", None)
     ]
     assert reading("a: {{ .Values.x }}\n") == Reading((), ())
 

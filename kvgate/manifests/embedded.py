@@ -1,0 +1,125 @@
+"""Manifests that a ConfigMap carries for a controller: templates of workloads, deployment templates of AIBrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kvgate.manifests.flags import words_of_entries
+from kvgate.manifests.launch import Start, environment_of
+from kvgate.manifests.shapes import is_kubernetes
+from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
+from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Text, Word
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_go_template, parse_embedded, scalar_int
+
+MAX_CHARACTERS: Final = 200_000
+
+# Path in a deployment template of AIBrix -> the flag that its engine adapter makes of it; sizes of one give none.
+_AIBRIX_FLAGS: Final = (
+    (("model_source", "revision"), "revision"),
+    (("model_source", "tokenizer_path"), "tokenizer"),
+    (("model_source", "chat_template_path"), "chat-template"),
+    (("parallelism", "tp"), "tensor-parallel-size"),
+    (("parallelism", "pp"), "pipeline-parallel-size"),
+    (("parallelism", "dp"), "data-parallel-size"),
+    (("quantization", "weight"), "quantization"),
+    (("quantization", "kv_cache"), "kv-cache-dtype"),
+)
+
+
+def read_config_maps(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units in the texts of a document's ConfigMaps."""
+    for item in expand_list(document):
+        if text_at(item, "kind") != "ConfigMap":
+            continue
+        for entry in entries_at(item, "data"):
+            if not isinstance(entry.value, Scalar) or len(entry.value.value) > MAX_CHARACTERS:
+                continue
+            if "vllm" in entry.value.value.lower():
+                yield from _of_text(tree, file, item, entry.key.value, entry.value)
+
+
+def _of_text(tree: Tree, file: SourceFile, item: Node, key: str, text: Scalar) -> Iterator[ServeUnit | Unread]:
+    value = text.value
+    if "containers:" not in value and "engine:" not in value:
+        return
+    if is_go_template(value):
+        from kvgate.manifests.helm.chart import render_embedded
+        from kvgate.manifests.helm.go_template import TemplateError
+
+        try:
+            documents = render_embedded(text.text).documents
+        except TemplateError:
+            return
+    else:
+        documents = tuple(parse_embedded(text.text).documents)
+    from kvgate.manifests.kubernetes import read_kubernetes
+
+    for document in documents:
+        if is_kubernetes(document):
+            for unit in read_kubernetes(tree, file, document, templated=True):
+                yield _named(unit, item, key) if isinstance(unit, ServeUnit) else unit
+        elif isinstance(document, Sequence):
+            for template in document.items:
+                made = _aibrix(file, item, template)
+                if made is not None:
+                    yield made
+
+
+def _named(unit: ServeUnit, item: Node, key: str) -> ServeUnit:
+    from dataclasses import replace
+
+    name = unit.name or text_at(item, "metadata", "name") or ""
+    namespace = unit.namespace or text_at(item, "metadata", "namespace")
+    parts = [unit.kind, namespace or "default", name, key, unit.container or ""]
+    return replace(unit, id="/".join(part for part in parts if part), name=name, namespace=namespace)
+
+
+def _aibrix(file: SourceFile, item: Node, template: Node) -> ServeUnit | None:
+    """A ModelDeploymentTemplate of AIBrix: engine, model source, accelerator, parallelism, engine arguments."""
+    spec = node_at(template, "spec")
+    source = scalar_at(spec, "model_source", "uri")
+    if text_at(spec, "engine", "type") != "vllm" or source is None or not isinstance(template, Mapping):
+        return None
+    words = [Word(Text.at("--model", source.span)), mark_placeholders(Value(source.text)).word()]
+    for path, flag in _AIBRIX_FLAGS:
+        value = scalar_at(spec, *path)
+        if value is not None and value.value and not (path[0] == "parallelism" and (scalar_int(value) or 0) <= 1):
+            words += [Word(Text.at(f"--{flag}", value.span)), mark_placeholders(Value(value.text)).word()]
+    words += words_of_entries(entries_at(spec, "engine_args"))
+    for argument in items_at(spec, "engine", "serve_args"):
+        if isinstance(argument, Scalar):
+            words.append(mark_placeholders(Value(argument.text)).word())
+    count = node_at(spec, "accelerator", "count")
+    number = scalar_int(count)
+    devices = (GpuRequest("device", number, count.span),) if count is not None and number is not None else ()
+    accelerator = scalar_at(spec, "accelerator", "type")
+    hints = (NodeHint("accelerator", (accelerator.value,), accelerator.span),) if accelerator is not None else ()
+    image = scalar_at(spec, "engine", "image")
+    name = text_at(template, "name") or ""
+    namespace = text_at(item, "metadata", "namespace")
+    start = Start(tuple(words), "the controller's configuration", False, (), template.span)
+    return ServeUnit(
+        id="/".join(["ModelDeploymentTemplate", namespace or "default", name]),
+        path=file.path,
+        span=template.span,
+        kind="ModelDeploymentTemplate",
+        name=name,
+        container=None,
+        namespace=namespace,
+        words=start.words,
+        positional_model=False,
+        entry=start.entry,
+        image=Value(image.text).word() if image is not None and image.value else None,
+        environment=environment_of({}, {}),
+        gpu_requests=devices,
+        node_hints=hints,
+        replicas=None,
+        annotations={},
+        shared_memory=None,
+        node=template,
+        document=item,
+    )

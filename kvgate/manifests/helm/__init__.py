@@ -1,0 +1,1 @@
+"""Helm: values files, chart templates, rendering."""

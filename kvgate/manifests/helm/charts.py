@@ -1,0 +1,186 @@
+"""What the values of known charts become on vLLM's command line.
+
+Each row says where a chart keeps its servers and which value becomes which argument, as the chart's own templates do
+it. Charts that are in no row are read by the shape of their values (:mod:`kvgate.manifests.helm.values`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvgate.records import record
+
+Path = tuple[str, ...]
+"""Keys from the site of a server; ``..`` goes to the mapping around it."""
+
+
+@record
+class Chart:
+    """One chart.
+
+    Attributes:
+        sites: paths from the root to the servers, ``*`` for any key and ``[]`` for any item.
+        needs: paths from a site of which one must be there for it to be a server.
+        equals: paths from a site with the text that must stand there, in any case.
+        model: paths to the model, the first that is there counts.
+        flags: path -> flag; a value that is empty, null or false gives none.
+        negated: path -> flag; false, and with ``absent`` a missing key too, gives its ``--no-`` form.
+        absent: flags of ``negated`` that a missing key negates as well.
+        above_one: paths of ``flags`` whose value counts only above one.
+        words: paths to lists (or texts) of further words.
+        entries: paths to mappings whose keys are flags; an empty value makes a bare flag.
+        commands: paths to a command that replaces the image's.
+        scripts: paths to scripts that start the server.
+        image: paths to an image, or to the repository and the tag.
+        replicas: paths to the number of replicas.
+        gpus: paths to numbers of GPUs (or to ``profile:number``), multiplied.
+        environment: variables that the chart sets: name -> path.
+        strip: prefixes that are taken off the model.
+        constants: words that the chart always adds.
+    """
+
+    name: str
+    sites: tuple[Path, ...]
+    needs: tuple[Path, ...]
+    equals: tuple[tuple[Path, str], ...] = ()
+    model: tuple[Path, ...] = ()
+    flags: tuple[tuple[Path, str], ...] = ()
+    negated: tuple[tuple[Path, str], ...] = ()
+    absent: frozenset[str] = frozenset()
+    above_one: frozenset[Path] = frozenset()
+    words: tuple[Path, ...] = ()
+    entries: tuple[Path, ...] = ()
+    commands: tuple[Path, ...] = (("command",),)
+    scripts: tuple[Path, ...] = ()
+    image: tuple[tuple[Path, Path] | tuple[Path], ...] = ()
+    replicas: tuple[Path, ...] = ()
+    gpus: tuple[Path, ...] = ()
+    environment: tuple[tuple[str, Path], ...] = ()
+    strip: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+
+
+def _same_names(*paths: tuple[str, ...]) -> tuple[tuple[Path, str], ...]:
+    """Rows of values whose last key is the flag's name in camel case."""
+    return tuple((path, flag_of_key(path[-1])) for path in paths)
+
+
+def flag_of_key(key: str) -> str:
+    """``maxModelLen`` and ``max_model_len`` as ``max-model-len``."""
+    dashed = "".join(f"-{char.lower()}" if char.isupper() else char for char in key)
+    return dashed.replace("_", "-").lstrip("-")
+
+
+# https://docs.llm-d.ai, chart llm-d-modelservice: `vllmServe` and `imageDefault` build the command, `custom` takes it.
+_MODELSERVICE_FLAGS: Final = (
+    (("..", "..", "modelArtifacts", "name"), "served-model-name"),
+    (("..", "parallelism", "tensor"), "tensor-parallel-size"),
+    (("..", "parallelism", "data"), "data-parallel-size"),
+    (("..", "parallelism", "dataLocal"), "data-parallel-size-local"),
+)
+_PARALLEL: Final[frozenset[Path]] = frozenset(
+    ("..", "parallelism", key) for key in ("tensor", "data", "dataLocal")
+)  # fmt: skip
+
+CHARTS: Final[tuple[Chart, ...]] = (
+    Chart(
+        name="vllm production-stack",
+        sites=(("servingEngineSpec", "modelSpec", "[]"), ("modelSpec", "[]")),
+        needs=(("modelURL",),),
+        model=(("modelURL",),),
+        flags=(
+            (("modelRevision",), "revision"),
+            (("enableLoRA",), "enable-lora"),
+            (("enableTool",), "enable-auto-tool-choice"),
+            (("toolCallParser",), "tool-call-parser"),
+            *_same_names(
+                ("vllmConfig", "maxModelLen"),
+                ("vllmConfig", "dtype"),
+                ("vllmConfig", "tensorParallelSize"),
+                ("vllmConfig", "pipelineParallelSize"),
+                ("vllmConfig", "maxNumSeqs"),
+                ("vllmConfig", "gpuMemoryUtilization"),
+                ("vllmConfig", "maxLoras"),
+                ("vllmConfig", "runner"),
+                ("vllmConfig", "convert"),
+            ),
+        ),
+        negated=(
+            (("vllmConfig", "enablePrefixCaching"), "enable-prefix-caching"),
+            (("vllmConfig", "enableChunkedPrefill"), "enable-chunked-prefill"),
+        ),
+        absent=frozenset({"enable-prefix-caching"}),
+        words=(("vllmConfig", "extraArgs"),),
+        image=((("repository",), ("tag",)),),
+        replicas=(("replicaCount",),),
+        gpus=(("requestGPU",),),
+    ),
+    Chart(
+        name="llm-d modelservice",
+        sites=(("prefill", "containers", "[]"), ("decode", "containers", "[]")),
+        needs=(("modelCommand",),),
+        model=(("..", "..", "modelArtifacts", "uri"),),
+        flags=_MODELSERVICE_FLAGS,
+        above_one=_PARALLEL,
+        words=(("args",),),
+        image=((("image",),),),
+        replicas=(("..", "replicas"),),
+        gpus=(("..", "parallelism", "tensor"), ("..", "parallelism", "dataLocal")),
+        strip=("hf://",),
+    ),
+    Chart(
+        name="llm-d-benchmark",
+        sites=(
+            ("scenario", "[]", "prefill"),
+            ("scenario", "[]", "decode"),
+            ("scenario", "[]", "standalone"),
+            ("scenario", "[]", "*", "prefill"),
+            ("scenario", "[]", "*", "decode"),
+            ("scenario", "[]", "*", "standalone"),
+        ),
+        needs=(("vllm", "customCommand"),),
+        scripts=(("vllm", "customCommand"),),
+        replicas=(("replicas",),),
+        gpus=(("parallelism", "tensor"), ("parallelism", "dataLocal")),
+        environment=(("TP_SIZE", ("parallelism", "tensor")), ("DP_SIZE_LOCAL", ("parallelism", "dataLocal"))),
+    ),
+    Chart(
+        name="KubeAI models",
+        sites=(("catalog", "*"), ("models", "catalog", "*")),
+        needs=(("url",),),
+        equals=((("engine",), "vllm"),),
+        model=(("url",),),
+        words=(("args",),),
+        replicas=(("minReplicas",),),
+        strip=("hf://",),
+    ),
+    Chart(
+        name="Red Hat llm-service",
+        sites=(("global", "models", "*"), ("models", "*")),
+        needs=(("id",),),
+        model=(("id",),),
+        flags=((("id",), "served-model-name"),),
+        words=(("args",),),
+        gpus=(("accelerators",),),
+    ),
+    Chart(
+        name="OPEA vllm",
+        sites=((), ("vllm",)),
+        needs=(("LLM_MODEL_ID",), ("extraCmdArgs",)),
+        model=(("LLM_MODEL_ID",),),
+        flags=((("port",), "port"),),
+        words=(("extraCmdArgs",),),
+        image=((("image", "repository"), ("image", "tag")),),
+        replicas=(("replicaCount",),),
+        constants=("--host", "0.0.0.0", "--download-dir", "/data"),  # noqa: S104 - what the chart binds
+    ),
+    Chart(
+        name="GPU recipes",
+        sites=(("workload",),),
+        needs=(("model", "name"),),
+        equals=((("framework",), "vllm"),),
+        model=(("model", "name"),),
+        image=((("image",),),),
+        gpus=(("gpus",),),
+    ),
+)

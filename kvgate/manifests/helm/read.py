@@ -1,0 +1,82 @@
+"""Template files -> serve units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kvgate.manifests.helm.chart import Rendered, chart_of, folder_of_chart, is_disabled, render_statically
+from kvgate.manifests.helm.go_template import TemplateError
+from kvgate.manifests.shapes import is_compose, is_kubernetes
+from kvgate.manifests.tree import Tree, expand_list, text_at
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.source.text import SourceFile
+from kvgate.source.yaml_tree import Node
+
+_VLLM: Final = re.compile(r"vllm", re.IGNORECASE)
+_STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|vllm", re.IGNORECASE)
+
+
+def read_template(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The serve units of a file that is a Go template, as far as its text and the values at hand allow."""
+    folder = folder_of_chart(file.path)
+    if folder is not None and is_disabled(tree, folder):
+        return
+    match = _VLLM.search(file.text)
+    place = file.line_span(file.position(match.start())[0] if match else 1)
+    try:
+        rendered = render_statically(tree, file)
+    except TemplateError as error:
+        if match and "containers" in file.text:
+            yield Unread(
+                f"a template that is not followed: {error}", place, serves=_STARTS.search(file.text) is not None
+            )
+        return
+    found = False
+    for unit in units_of(tree, file, rendered):
+        found = found or isinstance(unit, ServeUnit)
+        yield unit
+    if found and not rendered.complete:
+        known = chart_of(tree, folder).known
+        with_what = "with the chart's own values" if known else "without values"
+        yield Unread(f"a template, not rendered: its text was read {with_what}", place)
+    elif not found and match and "containers" in file.text and re.search(r"vllm\s+serve|vllm\.entry", file.text):
+        yield Unread("a template, not rendered: no server could be read from its text", place, serves=True)
+
+
+def units_of(tree: Tree, file: SourceFile, rendered: Rendered) -> Iterator[ServeUnit | Unread]:
+    """The serve units of what a template yields."""
+    for document in rendered.documents:
+        for unit in _units_of_document(tree, file, document):
+            if unit.span.file.path != file.path and isinstance(unit, ServeUnit):
+                yield replace(unit, span=file.line_span(1))
+            else:
+                yield unit
+
+
+def _units_of_document(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    if is_kubernetes(document):
+        from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
+
+        yield from read_kubernetes(tree, file, document, templated=True)
+        if any(is_other_kind(item) for item in expand_list(document)):
+            from kvgate.manifests.controllers import read_controlled
+            from kvgate.manifests.custom import read_custom
+            from kvgate.manifests.embedded import read_config_maps
+            from kvgate.manifests.ray import read_ray
+
+            yield from read_custom(tree, file, document, templated=True)
+            yield from read_ray(tree, file, document)
+            yield from read_config_maps(tree, file, document)
+            yield from read_controlled(tree, file, document)
+    elif is_compose(document):
+        from kvgate.manifests.compose import read_compose
+
+        yield from read_compose(tree, file, document)
+    elif text_at(document, "kind") is None:
+        from kvgate.manifests.scripted import is_scripted, read_scripted
+
+        if is_scripted(document, file):
+            yield from read_scripted(tree, file, document)

@@ -1,0 +1,663 @@
+"""Values of Helm charts -> serve units, without the chart's templates.
+
+Rows of :mod:`kvgate.manifests.helm.charts` come first. Other values are read by shape: a mapping that holds a vLLM
+image, a command line, or several keys that are vLLM's arguments in camel case is a server; what it lacks (image,
+resources, model, replicas) is looked for in the mappings around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kvgate.manifests.entrypoint import (
+    VLLM_FLAGS,
+    find_entry,
+    flag_name,
+    is_other_program,
+    is_vllm_image,
+    names_model,
+)
+from kvgate.manifests.flags import word_of_node, words_of_entries
+from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
+from kvgate.manifests.kubernetes import accelerator_requests, quantity_bytes
+from kvgate.manifests.launch import Container, Start, environment_of, find_starts, starts_of_script
+from kvgate.manifests.tree import Tree, entries_at, node_at, scalar_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.records import record
+from kvgate.shell.command import TooLargeError
+from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.value import Value, value_of_word
+from kvgate.shell.words import split_words
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import (
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    is_null,
+    scalar_bool,
+    scalar_int,
+)
+from kvgate.source.yaml_tree import (
+    Sequence as YamlSequence,
+)
+
+KIND: Final = "helm-values"
+MAX_SITES: Final = 2_000
+MAX_DEPTH: Final = 12
+
+# Keys under which charts keep further words, arguments by name, the model, and what is around them.
+_WORD_KEYS: Final = (
+    "args", "extraArgs", "additionalArgs", "extraCmdArgs", "vllmExtraArgs", "engineExtraArgs", "cmdArgs",
+    "commandArgs", "serverArgs", "vllmArgs", "engineArgs", "customArgs", "extra_args", "arguments",
+)  # fmt: skip
+_ARGUMENT_KEYS: Final = (
+    "config", "vllmConfig", "engineArgs", "engine_args", "engineConfig", "engine", "serverArgs", "vllmArgs", "args",
+    "extraArgs", "engineKwargs", "engine_kwargs", "parameters", "serving", "settings", "modelConfig", "runtime",
+)  # fmt: skip
+_MODEL_KEYS: Final = (
+    "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
+    "modelRepo", "repoId", "huggingfaceId", "hfModel", "modelUri",
+)  # fmt: skip
+_INSIDE_MODEL: Final = ("name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId")
+_COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
+_REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
+_ALIASES: Final = {
+    "gpu-memory-util": "gpu-memory-utilization",
+    "gpu-mem-util": "gpu-memory-utilization",
+    "max-model-length": "max-model-len",
+    "max-sequences": "max-num-seqs",
+    "tensor-parallel": "tensor-parallel-size",
+    "tensor-parallelism": "tensor-parallel-size",
+    "pipeline-parallelism": "pipeline-parallel-size",
+    "tp-size": "tensor-parallel-size",
+    "pp-size": "pipeline-parallel-size",
+    "kv-cache-data-type": "kv-cache-dtype",
+    "prefix-caching": "enable-prefix-caching",
+    "chunked-prefill": "enable-chunked-prefill",
+    "enable-lo-ra": "enable-lora",
+}
+# Flags that other programs have as keys too: they are taken where a mapping is a server already.
+_PLAIN_FLAGS: Final = frozenset(
+    {
+        "api-key", "attention-backend", "chat-template", "convert", "cpu-offload-gb", "data-parallel-size",
+        "distributed-executor-backend", "download-dir", "dtype", "guided-decoding-backend", "host", "hf-overrides",
+        "kv-events-config", "language-model-only", "load-format", "max-num-partial-prefills", "max-seq-len-to-capture",
+        "max-seq-len", "port", "prefix-caching-hash-algo", "quantization", "reasoning-parser", "revision", "root-path",
+        "runner", "safetensors-load-strategy", "seed", "task", "tokenizer", "tokenizer-mode", "trust-remote-code",
+        "uvicorn-log-level",
+    }
+)  # fmt: skip
+
+
+@record
+class Release:
+    """What installs a chart with these values: its kind, namespace and name."""
+
+    kind: str
+    namespace: str | None
+    name: str
+    document: Node
+
+
+def read_values(
+    tree: Tree, file: SourceFile, root: Node, release: Release | None = None
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units that a chart makes of a mapping of values."""
+    if not isinstance(root, Mapping):
+        return
+    if release is None and not looks_like_values(file.path, root):
+        return
+    reader = _Reader(tree, file, root, release)
+    try:
+        yield from reader.units()
+    except TooLargeError as error:
+        yield Unread(f"{error} is not read", root.span, serves=True)
+
+
+# Keys of values files about the deployment, which the configuration of a program hardly has.
+_DEPLOYMENT_KEYS: Final = frozenset(
+    {
+        "affinity", "autoscaling", "fullnameOverride", "global", "hpa", "image", "imagePullSecrets", "ingress",
+        "modelArtifacts", "nameOverride", "nodeSelector", "persistence", "podAnnotations", "podSecurityContext",
+        "replicaCount", "replicas", "resources", "securityContext", "service", "serviceAccount", "serviceMonitor",
+        "servingEngineSpec", "tolerations", "workload",
+    }
+)  # fmt: skip
+_VALUES_NAME: Final = re.compile(r"(?:^|[/._-])values?(?:[._-]|$)|\bhelm\b|\bcharts?\b", re.IGNORECASE)
+
+
+def looks_like_values(path: str, root: Mapping) -> bool:
+    """Whether a mapping is the values of a chart, by its file's name or its keys; not of a test or a schema of one."""
+    keys = {entry.key.value for entry in root.items()}
+    if not path.endswith((".yaml", ".yml", ".j2", ".gotmpl", "-")) and "." in path.rpartition("/")[2]:
+        return False
+    if keys & {"suite", "tests", "$schema", "apiVersion", "kind", "openapi"}:
+        return False
+    if keys & {"scenario", "modelSpec", "LLM_MODEL_ID"} or _VALUES_NAME.search(path):
+        return True
+    below = {
+        inner.key.value for entry in root.items() if isinstance(entry.value, Mapping) for inner in entry.value.items()
+    }
+    return bool((keys | below) & _DEPLOYMENT_KEYS)
+
+
+def read_object(
+    tree: Tree, file: SourceFile, item: Node, chart: Chart, release: Release
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one object whose controller a row of a table describes."""
+    if not isinstance(item, Mapping) or not item.entries:
+        return
+    reader = _Reader(tree, file, item, release)
+    top = _Site(item, (), (), item.entries[0].key.span)
+    try:
+        for path in chart.sites:
+            for site in _walk(top, path):
+                if _applies(chart, site):
+                    yield from reader.of_chart(chart, site)
+    except TooLargeError as error:
+        yield Unread(f"{error} is not read", item.span, serves=True)
+
+
+@record
+class _Site:
+    """A mapping of the values, the mappings around it, the nearest first, and the keys that lead to it."""
+
+    node: Mapping
+    around: tuple[Mapping, ...]
+    keys: tuple[str, ...]
+    span: Span
+
+
+class _Reader:
+    def __init__(self, tree: Tree, file: SourceFile, root: Mapping, release: Release | None) -> None:
+        self.tree = tree
+        self.file = file
+        self.root = root
+        self.release = release
+        self.vllm = re.search("vllm", file.text, re.IGNORECASE) is not None
+        self.count = 0
+
+    def units(self) -> Iterator[ServeUnit]:
+        top = _Site(self.root, (), (), self.root.entries[0].key.span if self.root.entries else self.root.span)
+        for chart in CHARTS:
+            found = [
+                unit
+                for site in self._sites_of(chart, top)
+                if _applies(chart, site)
+                for unit in self.of_chart(chart, site)
+            ]
+            if found:
+                yield from found
+                return
+        yield from self._by_shape(top)
+
+    # -- known charts ------------------------------------------------------------------------------------------------
+
+    def _sites_of(self, chart: Chart, top: _Site) -> Iterator[_Site]:
+        for path in chart.sites:
+            yield from _walk(top, path)
+
+    def of_chart(self, chart: Chart, site: _Site) -> Iterator[ServeUnit]:
+        image = _image_of(chart, site)
+        if image is not None and image.resolved and is_other_program(image.value):
+            return
+        environment, spans = _environment(site.node)
+        for name, path in chart.environment:
+            value = _at(site, path)
+            if isinstance(value, Scalar):
+                environment.setdefault(name, Value(value.text))
+                spans.setdefault(name, value.span)
+        gpus = _gpus_of(chart, site) or _devices(site)
+        starts: list[Start] = []
+        for path in chart.scripts:
+            script = _at(site, path)
+            if isinstance(script, Scalar):
+                starts += starts_of_script(Value(script.text), environment)
+        if not chart.scripts:
+            starts = self._start_of_chart(chart, site, image)
+        replicas = next((node for path in chart.replicas if (node := _at(site, path)) is not None), None)
+        for number, start in enumerate(starts):
+            yield self._unit(site, start, number, image, environment, spans, gpus, replicas)
+
+    def _start_of_chart(self, chart: Chart, site: _Site, image: Word | None) -> list[Start]:
+        model = next((node for path in chart.model if isinstance(node := _at(site, path), Scalar) and node.value), None)
+        rest = [word for path in chart.words for word in _words(_at(site, path))]
+        for path in chart.entries:
+            rest += words_of_entries(entries_at(_at(site, path)), bare_empty=True)
+        command = next((found for path in chart.commands if (found := _words(_at(site, path)))), [])
+        if command and find_entry(command):
+            container = Container(tuple(command), tuple(rest), image, {}, site.span, True, True)
+            return find_starts(container)
+        words: list[Word] = []
+        if model is not None:
+            named = mark_placeholders(Value(model.text))
+            for prefix in chart.strip:
+                if named.value.startswith(prefix):
+                    named = named.slice(len(prefix), len(named.text))
+            words += [Word(Text.at("--model", model.span)), named.word()]
+        for path, flag in chart.flags:
+            node = _at(site, path)
+            if path in chart.above_one and (scalar_int(node) or 0) <= 1:
+                continue
+            words += _flag_words(flag, node)
+        for path, flag in chart.negated:
+            node = _at(site, path)
+            truth = scalar_bool(node) if node is not None else None
+            if truth is False or (node is None and flag in chart.absent):
+                words.append(Word(Text.at(f"--no-{flag}", node.span if node is not None else site.span)))
+            else:
+                words += _flag_words(flag, node)
+        words += [Word(Text.at(text, site.span)) for text in chart.constants]
+        return [Start((*words, *rest), chart.name, False, (), site.span)]
+
+    # -- by shape ----------------------------------------------------------------------------------------------------
+
+    def _by_shape(self, site: _Site) -> Iterator[ServeUnit]:
+        self.count += 1
+        if self.count > MAX_SITES or len(site.keys) > MAX_DEPTH:
+            return
+        if scalar_bool(site.node.get("enabled")) is False:
+            return
+        found = list(self._server(site))
+        if found:
+            yield from found
+            return
+        for inner in _below(site):
+            yield from self._by_shape(inner)
+
+    def _server(self, site: _Site) -> Iterator[ServeUnit]:
+        node = site.node
+        image = _image(site)
+        rest = [word for key in _WORD_KEYS for word in _words(node.get(key))]
+        flags = list(_flags(node))
+        own = {name for word in (*flags, *rest) if (name := flag_name(word)) in VLLM_FLAGS}
+        named = _is_named(site, image)
+        environment, spans = _environment(node)
+        starts = self._starts_of_command(site, rest, image, environment, named)
+        if not starts:
+            if image is not None and image.resolved and is_other_program(image.value):
+                return
+            serves = image is not None and is_vllm_image(image.value)
+            model = _model(site) if not names_model(rest) and not names_model(flags) else None
+            given = model is not None or names_model(rest) or names_model(flags)
+            enough = len(own) >= 2 or (bool(own) and given) or (serves and given and bool(rest or flags))
+            direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
+            direct = direct or any(key in _ARGUMENT_KEYS for key in (entry.key.value for entry in node.items()))
+            direct = direct and site.keys[-1:] != ("model",)
+            if not enough or not direct or not (named or self.vllm) or _is_other(site):
+                return
+            flags += [] if isinstance(node.get("model"), Mapping) else _flags_of_model(site)
+            flags += [word for key in _PLAIN_FLAGS for word in _plain(node, key)]
+            words = [*_model_words(model), *flags, *rest]
+            positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
+            starts = [Start(tuple(words), "the chart's template", positional, (), site.span)]
+        replicas = _nearest(site, _REPLICA_KEYS)
+        for number, start in enumerate(starts):
+            yield self._unit(site, start, number, image, environment, spans, _devices(site), replicas)
+
+    def _starts_of_command(
+        self, site: _Site, rest: list[Word], image: Word | None, environment: dict[str, Value], named: bool
+    ) -> list[Start]:
+        """The server that a command written in the values starts, or an image that takes arguments by itself."""
+        for key in _COMMAND_KEYS:
+            command = site.node.get(key)
+            if isinstance(command, Scalar) and re.search(r"\s", command.value.strip()):
+                found = starts_of_script(Value(command.text), environment)
+                if found:
+                    return found
+            words = _words(command)
+            if words and (
+                find_entry(words) or any(re.search(r"vllm\s+serve|vllm\.entry", word.value) for word in words)
+            ):
+                return find_starts(Container(tuple(words), tuple(rest), image, environment, site.span, named, True))
+        written = site.node.get("args")
+        if image is not None and isinstance(written, YamlSequence) and written.items:
+            arguments = tuple(_words(written))
+            return find_starts(Container(None, arguments, image, environment, site.span, named, bool(_devices(site))))
+        return []
+
+    def _unit(
+        self,
+        site: _Site,
+        start: Start,
+        number: int,
+        image: Word | None,
+        environment: dict[str, Value],
+        spans: dict[str, Span],
+        devices: tuple[GpuRequest, ...],
+        replicas: Node | None,
+    ) -> ServeUnit:
+        name = site.keys[-1] if site.keys else self.file.path.rpartition("/")[2]
+        count = scalar_int(replicas)
+        release = self.release
+        keys = site.keys if release is None or release.kind in ("HelmRelease", "helmfile") else site.keys[1:]
+        head = [self.file.path] if release is None else [release.kind, release.namespace or "default", release.name]
+        parts = [*head, *(keys or (("values",) if release is None else ())), str(number + 1) if number else ""]
+        return ServeUnit(
+            id="/".join(part for part in parts if part),
+            path=self.file.path,
+            span=site.span,
+            kind=KIND if release is None else release.kind,
+            name=name if release is None else release.name or name,
+            container=None,
+            namespace=None if release is None else release.namespace,
+            words=start.words,
+            positional_model=start.positional_model,
+            entry=start.entry,
+            image=image,
+            environment=environment_of(environment, spans, start.environment),
+            gpu_requests=devices,
+            node_hints=tuple(_hints(site)),
+            replicas=count,
+            replicas_span=replicas.span if replicas is not None and count is not None else None,
+            annotations={},
+            shared_memory=_shared_memory(site.node),
+            node=site.node,
+            document=self.root if release is None else release.document,
+            storage_model=start.storage_model,
+            notes=(*start.notes, Unresolved(site.span.text, "the template or controller is not among the files read")),
+        )
+
+
+# -- walking -----------------------------------------------------------------------------------------------------------
+
+
+def _walk(site: _Site, path: Path) -> Iterator[_Site]:
+    if not path:
+        yield site
+        return
+    key, rest = path[0], path[1:]
+    for inner in _children(site, key):
+        yield from _walk(inner, rest)
+
+
+def _children(site: _Site, key: str) -> Iterator[_Site]:
+    """The mappings that one step of a path leads to; a list counts as its items, and as a step of its own."""
+    for entry in site.node.items():
+        if key in (entry.key.value, "*") or (key == "[]" and entry.key.value.startswith("[")):
+            yield from _entered(site, entry)
+
+
+def _entered(site: _Site, entry: Entry) -> Iterator[_Site]:
+    value = entry.value
+    around = (site.node, *site.around)
+    if isinstance(value, Mapping):
+        yield _Site(value, around, (*site.keys, entry.key.value), entry.key.span)
+    elif isinstance(value, YamlSequence):
+        yield _Site(Mapping(value.span, [_numbered(n, item) for n, item in enumerate(value.items)]), around,
+                    (*site.keys, entry.key.value), entry.key.span)  # fmt: skip
+
+
+def _numbered(number: int, item: Node) -> Entry:
+    return Entry(Scalar(item.span, f"[{number}]"), item)
+
+
+def _below(site: _Site) -> Iterator[_Site]:
+    for entry in site.node.items():
+        if isinstance(entry.value, (Mapping, YamlSequence)):
+            yield from _entered(site, entry)
+
+
+def _at(site: _Site, path: Path) -> Node | None:
+    node: Node | None = site.node
+    around = list(site.around)
+    for key in path:
+        if key == "..":
+            # an item's list is a step of its own
+            node = around.pop(0) if around else None
+            if isinstance(node, Mapping) and node.entries and node.entries[0].key.value == "[0]":
+                node = around.pop(0) if around else None
+        else:
+            node = node_at(node, key)
+        if node is None:
+            return None
+    return node
+
+
+def _applies(chart: Chart, site: _Site) -> bool:
+    if not any(not is_null(_at(site, path)) for path in chart.needs):
+        return False
+    if scalar_bool(site.node.get("enabled")) is False:
+        return False
+    for path, text in chart.equals:
+        found = _at(site, path)
+        if not isinstance(found, Scalar) or text not in found.value.lower():
+            return False
+    return True
+
+
+# -- parts of a site ---------------------------------------------------------------------------------------------------
+
+
+def _words(node: Node | None) -> list[Word]:
+    """Words of a list, of a text, or of a mapping of arguments."""
+    if isinstance(node, YamlSequence):
+        return [mark_placeholders(Value(item.text)).word() for item in node.items if isinstance(item, Scalar)]
+    if isinstance(node, Scalar) and not is_null(node):
+        return list(split_words(mark_placeholders(Value(node.text))))
+    if isinstance(node, Mapping):
+        return words_of_entries(
+            [entry for entry in node.items() if flag_of_key(entry.key.value) == entry.key.value.replace("_", "-")]
+        )
+    return []
+
+
+def _flag_words(flag: str, node: Node | None) -> list[Word]:
+    """A value under a flag; empty ones, null and false give none."""
+    if node is None or is_null(node):
+        return []
+    if isinstance(node, Scalar):
+        if not node.value:
+            return []
+        if node.plain and node.value.lower() in ("true", "false"):
+            return [Word(Text.at(f"--{flag}", node.span))] if node.value.lower() == "true" else []
+    elif not (node.entries if isinstance(node, Mapping) else node.items):
+        return []
+    return [Word(Text.at(f"--{flag}", node.span)), word_of_node(node)]
+
+
+def _flag_of(key: str) -> str:
+    flag = flag_of_key(key)
+    return _ALIASES.get(flag, flag)
+
+
+def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
+    """Arguments that stand in a mapping under their names."""
+    for entry in node.items():
+        key, value = entry.key.value, entry.value
+        flag = _flag_of(key)
+        if flag in VLLM_FLAGS:
+            yield from _flag_words(flag, value)
+        elif depth == 0 and isinstance(value, Mapping) and (key in _ARGUMENT_KEYS or key == "model"):
+            yield from _flags(value, 1)
+            if key in _ARGUMENT_KEYS:
+                for plain in _PLAIN_FLAGS:
+                    yield from _plain(value, plain)
+
+
+def _flags_of_model(site: _Site) -> list[Word]:
+    """Arguments that stand with the model in a mapping around the server: ``model: {name: x, maxModelLen: 4096}``."""
+    for node in site.around:
+        model = node.get("model")
+        if isinstance(model, Mapping):
+            return list(_flags(model, 1))
+    return []
+
+
+def _plain(node: Mapping, flag: str) -> Iterator[Word]:
+    for entry in node.items():
+        if _flag_of(entry.key.value) == flag and isinstance(entry.value, Scalar):
+            yield from _flag_words(flag, entry.value)
+
+
+def _is_other(site: _Site) -> bool:
+    """Whether the keys on the way, or the engine that a mapping names, are those of another program."""
+    named = scalar_at(site.node, "backend") or scalar_at(site.node, "engine") or scalar_at(site.node, "framework")
+    if named is not None and named.plain and named.value and "vllm" not in named.value.lower():
+        return True
+    return any(re.search(_OTHERS, key, re.IGNORECASE) for key in site.keys)
+
+
+_OTHERS: Final = r"router|benchmark|client|scheduler|epp|sidecar|proxy|sglang|trtllm|tgi\b|llama_?cpp|ollama|lmdeploy"
+
+
+def _model(site: _Site) -> Scalar | None:
+    """The model that a server's mapping, or one around it, names."""
+    for node in (site.node, *site.around):
+        for key in _MODEL_KEYS:
+            value = node.get(key)
+            if isinstance(value, Scalar) and not is_null(value) and value.value:
+                return value
+            if isinstance(value, Mapping):
+                for inner in _INSIDE_MODEL:
+                    named = value.get(inner)
+                    if isinstance(named, Scalar) and not is_null(named) and named.value:
+                        return named
+    return None
+
+
+def _model_words(model: Scalar | None) -> list[Word]:
+    if model is None:
+        return []
+    value = mark_placeholders(Value(model.text))
+    if value.value.startswith("hf://"):
+        value = value.slice(5, len(value.text))
+    return [Word(Text.at("--model", model.span)), value.word()]
+
+
+def _nearest(site: _Site, keys: Sequence[str]) -> Node | None:
+    for node in (site.node, *site.around):
+        for key in keys:
+            found = node.get(key)
+            if isinstance(found, Scalar) and not is_null(found):
+                return found
+    return None
+
+
+def _image(site: _Site) -> Word | None:
+    for node in (site.node, *site.around):
+        image = node.get("image")
+        word = _image_word(image)
+        if word is not None:
+            return word
+        if isinstance(image, Mapping):  # one image for each of several backends
+            for entry in image.items():
+                if "vllm" in entry.key.value.lower() and (word := _image_word(entry.value)) is not None:
+                    return word
+        joined = _joined(scalar_at(node, "repository"), scalar_at(node, "tag"))
+        if joined is not None and "vllm" in joined.value.lower():
+            return joined
+    return None
+
+
+def _image_word(image: Node | None) -> Word | None:
+    if isinstance(image, Scalar):
+        return mark_placeholders(Value(image.text)).word() if image.value and not is_null(image) else None
+    repository = scalar_at(image, "repository") or scalar_at(image, "name")
+    word = _joined(repository, scalar_at(image, "tag") or scalar_at(image, "version"))
+    registry = scalar_at(image, "registry")
+    if word is None or registry is None or not registry.value:
+        return word
+    return Value.join([Value(registry.text), Value(Text.at("/", registry.span)), value_of_word(word)]).word()
+
+
+def _joined(repository: Scalar | None, tag: Scalar | None) -> Word | None:
+    if repository is None or not repository.value or is_null(repository):
+        return None
+    parts = [mark_placeholders(Value(repository.text))]
+    if tag is not None and tag.value and not is_null(tag):
+        separator = "@" if tag.value.startswith("sha256:") else ":"
+        parts += [Value(Text.at(separator, tag.span)), mark_placeholders(Value(tag.text))]
+    return Value.join(parts).word()
+
+
+def _image_of(chart: Chart, site: _Site) -> Word | None:
+    for paths in chart.image:
+        first = _at(site, paths[0])
+        if isinstance(first, Scalar):
+            second = _at(site, paths[1]) if len(paths) == 2 else None
+            word = _joined(first, second if isinstance(second, Scalar) else None)
+            if word is not None:
+                return word
+    return None
+
+
+def _is_named(site: _Site, image: Word | None) -> bool:
+    keys = " ".join(site.keys).lower()
+    backend = scalar_at(site.node, "backend") or scalar_at(site.node, "engine") or scalar_at(site.node, "framework")
+    return (
+        "vllm" in keys
+        or (image is not None and is_vllm_image(image.value))
+        or (backend is not None and backend.value.lower() == "vllm")
+    )
+
+
+def _environment(node: Mapping) -> tuple[dict[str, Value], dict[str, Span]]:
+    values: dict[str, Value] = {}
+    spans: dict[str, Span] = {}
+    for key in ("env", "envs", "extraEnv", "extraEnvs", "extraEnvVars", "environment"):
+        holder = node.get(key)
+        if isinstance(holder, Mapping):
+            for entry in holder.items():
+                if isinstance(entry.value, Scalar):
+                    values[entry.key.value] = mark_placeholders(Value(entry.value.text))
+                    spans[entry.key.value] = entry.key.span
+        elif isinstance(holder, YamlSequence):
+            for item in holder.items:
+                name, value = scalar_at(item, "name"), scalar_at(item, "value")
+                if name is not None and name.value:
+                    unknown = Value.unknown(Text.at(name.value, item.span), "its source is not read", splits=False)
+                    values[name.value] = mark_placeholders(Value(value.text)) if value is not None else unknown
+                    spans[name.value] = item.span
+    return values, spans
+
+
+def _devices(site: _Site) -> tuple[GpuRequest, ...]:
+    for node in (site.node, *site.around):
+        requests, _ = accelerator_requests(node)
+        if requests:
+            return requests
+        for key in ("gpuCount", "numGpus", "numGPUs", "gpus", "requestGPU", "gpu"):
+            count = node.get(key)
+            number = scalar_int(count)
+            if isinstance(count, Mapping):
+                count = count.get("count")
+                number = scalar_int(count)
+            if number is not None and count is not None:
+                return (GpuRequest("device", number, count.span),)
+        if node.get("resources") is not None:
+            return ()  # what is around describes something else
+    return ()
+
+
+def _gpus_of(chart: Chart, site: _Site) -> tuple[GpuRequest, ...]:
+    product, place = 1, None
+    for path in chart.gpus:
+        node = _at(site, path)
+        count = scalar_int(node)
+        if isinstance(node, Scalar) and count is None and re.fullmatch(r"[\w.-]+:[0-9]{1,4}", node.value):
+            count = int(node.value.rpartition(":")[2])
+        if node is not None and count is not None:
+            product, place = product * count, node.span
+    return (GpuRequest("device", product, place),) if place is not None else ()
+
+
+def _hints(site: _Site) -> Iterator[NodeHint]:
+    for node in (site.node, *site.around):
+        entries = entries_at(node, "nodeSelector")
+        for entry in entries:
+            if isinstance(entry.value, Scalar):
+                yield NodeHint(entry.key.value, (entry.value.value,), entry.key.span)
+        if entries:
+            return
+
+
+def _shared_memory(node: Mapping) -> SharedMemory | None:
+    for keys in (("shmSize",), ("shmSizeLimit",), ("shm", "size"), ("shm", "sizeLimit"), ("dshm", "sizeLimit")):
+        size = scalar_at(node, *keys)
+        if size is not None and size.value:
+            return SharedMemory(quantity_bytes(size.value), "emptyDir", size.span)
+    return None

@@ -1,0 +1,285 @@
+"""Chart templates: the evaluation of Go templates, and the servers in them."""
+
+from __future__ import annotations
+
+import time
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvgate.manifests.helm.chart import render_statically
+from kvgate.manifests.helm.evaluate import go_float
+from kvgate.manifests.helm.go_template import TemplateError, parse_template
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import Reading, ServeUnit
+from kvgate.source.text import SourceFile
+
+VALUES = """\
+model: org/m
+length: 1048576
+ratio: 0.9
+small: 4096
+flag: true
+off: false
+empty: ""
+list: [a, b]
+map: {x: 1, y: {z: "2"}}
+text: |
+  one
+  two
+name: My-Name
+"""
+
+
+def evaluated(template: str, values: str = VALUES, **helpers: str) -> str:
+    files = [
+        SourceFile("c/Chart.yaml", "name: chart\nappVersion: v1.2\n"),
+        SourceFile("c/values.yaml", values),
+        SourceFile("c/templates/t.yaml", "r: |\n  " + template.replace("\n", "\n  ") + "\n"),
+        *(SourceFile(f"c/templates/{name}.tpl", text) for name, text in helpers.items()),
+    ]
+    documents = render_statically(Tree(files), files[2]).documents
+    (document,) = documents
+    value = document.get("r")  # type: ignore[union-attr]
+    return value.value.rstrip("\n")  # type: ignore[union-attr, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{ .Values.model }}", "org/m"),
+        ("{{ .Values.length }} {{ .Values.length | int }}", "1.048576e+06 1048576"),
+        ("{{ .Values.small }} {{ .Values.ratio }}", "4096 0.9"),
+        ("{{ .Values.model | quote }} {{ squote .Values.small }}", "\"org/m\" '4096'"),
+        ("{{ .Chart.Name }}-{{ .Chart.AppVersion }}", "chart-v1.2"),
+        ("{{ .Values.none | default \"d\" }}{{ default 1 .Values.empty }}", "d1"),
+        ("{{ if .Values.flag }}a{{ else }}b{{ end }}", "a"),
+        ("{{ if .Values.off }}c{{ else if .Values.none }}d{{ else }}e{{ end }}", "e"),
+        ("{{ range .Values.list }}[{{ . }}]{{ end }}", "[a][b]"),
+        ("{{ range $k, $v := .Values.map }}{{ $k }};{{ end }}", "x;y;"),
+        ("{{ range $i, $e := .Values.list }}{{ $i }}{{ $e }}{{ end }}", "0a1b"),
+        ("{{ range .Values.none }}a{{ else }}none{{ end }}", "none"),
+        ("{{ with .Values.map.y }}{{ .z }}{{ end }}{{ with .Values.none }}x{{ end }}", "2"),
+        ("{{ $x := .Values.model }}{{ $x }}{{ if true }}{{ $x = \"changed\" }}{{ end }}{{ $x }}", "org/mchanged"),
+        ("a {{- /* a comment */ -}} b", "ab"),
+        ("{{ printf \"%s:%d %q\" .Values.model 3 .Values.name }}", "org/m:3 \"My-Name\""),
+        ("{{ eq .Values.model \"org/m\" }} {{ ne 1 2 }}", "true true"),
+        ("{{ and true .Values.off }} {{ or .Values.empty \"z\" }}", "false z"),
+        ("{{ not .Values.flag }}{{ gt 2 1 }}{{ hasPrefix \"org\" .Values.model }}", "falsetruetrue"),
+        ("{{ .Values.name | lower | trunc 4 | trimSuffix \"n\" }}", "my-"),
+        ("{{ add 1 2 3 }} {{ mul 2 3 }} {{ div 7 2 }} {{ sub 5 1 }}", "6 6 3 4"),
+        ("{{ ternary \"a\" \"b\" .Values.flag }}{{ coalesce .Values.empty .Values.name }}", "aMy-Name"),
+        ("{{ index .Values.list 1 }}{{ (index .Values.map \"y\").z }}{{ len .Values.list }}", "b22"),
+        ("{{ join \",\" .Values.list }} {{ .Values.map | toJson }}", "a,b {\"x\":1,\"y\":{\"z\":\"2\"}}"),
+        ("{{ include \"n\" . }}|{{ template \"n\" . }}", "chart-x|chart-x"),
+        ("{{ tpl \"{{ .Values.model }}!\" . }}", "org/m!"),
+        ("{{`{{ .Raw }}`}}", "{{ .Raw }}"),
+        ("{{ .Values.model | replace \"/\" \"--\" | upper }}", "ORG--M"),
+        ("{{ dict \"a\" 1 \"b\" .Values.model | toJson }}", '{"a":1,"b":"org/m"}'),
+        ("{{ kindIs \"map\" .Values.map }} {{ hasKey .Values.map \"x\" }}", "true true"),
+        ("{{ has \"a\" .Values.list }} {{ has \"z\" .Values.list }}", "true false"),
+        ("a:{{ .Values.map | toYaml | nindent 4 }}", "a:\n  x: 1\n  y:\n    z: \"2\""),
+        ("a:{{ toYaml .Values.list | nindent 4 }}", "a:\n  - a\n  - b"),
+    ],
+)  # fmt: skip
+def test_evaluation(template: str, expected: str) -> None:
+    assert evaluated(template, n='{{ define "n" }}{{ .Chart.Name }}-x{{ end }}') == expected
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ .Release.Name }}", "{{ include \"elsewhere\" . }}", "{{ now }}", "{{ lookup \"v1\" | noSuchFunction }}",
+     "{{ .Release.Name | quote | upper }}", "{{ default \"x\" .Release.Name }}"],
+)  # fmt: skip
+def test_what_is_not_known_stays_as_written(template: str) -> None:
+    inside = template[2:-2].strip()
+    assert evaluated(template) == "{{ " + inside + " }}"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1"), (0.5, "0.5"), (1e6, "1e+06"), (1048576, "1.048576e+06"), (999999, "999999"), (1e-5, "1e-05"),
+     (0.0001, "0.0001"), (-2.5, "-2.5"), (123456789, "1.23456789e+08"), (0, "0"), (1e21, "1e+21")],
+)  # fmt: skip
+def test_numbers_as_go_prints_them(number: float, text: str) -> None:
+    assert go_float(number) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ if }}", "{{ if x }}", "{{ end }}", "{{ range .x }}", "{{ ( }}", "{{ | }}", "{{", "{{ .a ] }}"]
+)
+def test_what_go_would_refuse(text: str) -> None:
+    with pytest.raises(TemplateError):
+        parse_template(text)
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "c.name" . }}
+spec:
+  replicas: {{ .Values.replicas }}
+  template:
+    spec:
+      containers:
+        - name: vllm
+          image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+          args:
+            - --model
+            - {{ .Values.vllm.model | quote }}
+            - --max-model-len={{ .Values.vllm.maxModelLen }}
+            {{- if .Values.vllm.eager }}
+            - --enforce-eager
+            {{- end }}
+            {{- range .Values.vllm.extraArgs }}
+            - {{ . | quote }}
+            {{- end }}
+          resources:
+            {{- toYaml .Values.resources | nindent 12 }}
+"""
+CHART_VALUES = """\
+replicas: 2
+image: {repository: vllm/vllm-openai}
+vllm: {model: org/m, maxModelLen: 4096, eager: true, extraArgs: [--port, "80"]}
+resources: {limits: {nvidia.com/gpu: 2}}
+"""
+
+
+def reading(**files: str) -> Reading:
+    names = {name.replace("__", "/").replace("_DOT_", "."): text for name, text in files.items()}
+    return read_tree([SourceFile(name, dedent(text)) for name, text in names.items()], named=frozenset(names))
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def test_a_template_with_its_charts_values() -> None:
+    found = reading(
+        c__Chart_DOT_yaml="name: c\nappVersion: v0.9.0\n",
+        c__values_DOT_yaml=CHART_VALUES,
+        c__templates__d_DOT_yaml=TEMPLATE,
+    )
+    (unit,) = found.units
+    assert words(unit) == "--model org/m --max-model-len=4096 --enforce-eager --port 80"
+    assert unit.image is not None
+    assert (unit.image.value, unit.replicas) == ("vllm/vllm-openai:v0.9.0", 2)
+    assert [request.count for request in unit.gpu_requests] == [2]
+    # the place of a value is where it can be changed
+    model = unit.words[1].text.slice(0, 5).span
+    assert (model.path, model.line, model.text) == ("c/values.yaml", 3, "org/m")
+    assert (unit.path, unit.span.line) == ("c/templates/d.yaml", 10)
+    assert unit.id == "Deployment/default/c/templates/d.yaml/vllm"
+
+
+def test_a_template_without_values() -> None:
+    found = reading(d_DOT_yaml=TEMPLATE)
+    (unit,) = found.units
+    assert words(unit) == (
+        "--model ?{{ .Values.vllm.model | quote }} ?--max-model-len={{ .Values.vllm.maxModelLen }} "
+        "?{{ if .Values.vllm.eager }}--enforce-eager{{ end }} "
+        "?{{ if range .Values.vllm.extraArgs }} . | quote {{ end }}"
+    )
+    assert unit.words[3].unresolved[0].reason == "only if .Values.vllm.eager"
+    assert [item.reason for item in found.unread] == ["a template, not rendered: its text was read without values"]
+
+
+def test_a_chart_below_another() -> None:
+    found = reading(
+        p__Chart_DOT_yaml="name: p\ndependencies: [{name: c, alias: engine, condition: engine.enabled}]\n",
+        p__values_DOT_yaml="engine: {vllm: {model: org/parent}}\n",
+        p__charts__c__Chart_DOT_yaml="name: c\n",
+        p__charts__c__values_DOT_yaml=CHART_VALUES,
+        p__charts__c__templates__d_DOT_yaml=TEMPLATE,
+    )
+    assert [words(unit).split()[1] for unit in found.units if unit.kind == "Deployment"] == ["org/parent"]
+
+
+def test_a_chart_that_its_parent_switches_off() -> None:
+    found = reading(
+        p__Chart_DOT_yaml="name: p\ndependencies: [{name: c, condition: c.enabled}]\n",
+        p__values_DOT_yaml="c: {enabled: false}\n",
+        p__charts__c__Chart_DOT_yaml="name: c\n",
+        p__charts__c__templates__d_DOT_yaml=TEMPLATE,
+    )
+    assert found.units == ()
+
+
+def test_branches_around_a_script() -> None:
+    found = reading(
+        d_DOT_yaml="""\
+        apiVersion: apps/v1
+        kind: Deployment
+        spec:
+          template:
+            spec:
+              containers:
+              - name: server
+                {{- if eq .Values.backend "other" }}
+                command: [other-server, --model, x]
+                {{- else if eq .Values.backend "vllm" }}
+                command:
+                - sh
+                - -c
+                - |
+                  exec vllm serve {{ .Values.model }} \\
+                    --port 80 \\
+                    {{- if .Values.lora }}
+                    --enable-lora \\
+                    {{- end }}
+                    {{- if .Values.length }}
+                    --max-model-len {{ .Values.length }} \\
+                    {{- end }}
+                    $@
+                {{- end }}
+                ports: [{containerPort: 80}]
+        """
+    )
+    (unit,) = found.units
+    assert words(unit) == "?{{ .Values.model }} --port 80 ?--enable-lora ?--max-model-len {{ .Values.length }}"
+
+
+def test_whole_arguments_from_values() -> None:
+    found = reading(
+        c__Chart_DOT_yaml="name: c\n",
+        c__values_DOT_yaml="image: vllm/vllm-openai\nargs: [--model, org/m]\n",
+        c__templates__p_DOT_yaml="""\
+        apiVersion: v1
+        kind: Pod
+        spec:
+          containers:
+          - name: vllm
+            image: {{ .Values.image }}
+            args: {{- toYaml .Values.args | nindent 10 }}
+        """,
+    )
+    assert [words(unit) for unit in found.units if unit.kind == "Pod"] == ["--model org/m"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ range .Values.x }}" * 50 + "{{ end }}" * 50,
+        "{{ " + "(" * 100 + "1" + ")" * 100 + " }}",
+        '{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}',
+        "{{ range until 100000 }}{{ range until 100000 }}x{{ end }}{{ end }}",
+        "{{ .Values.a." + "b." * 500 + "c }}",
+        "vllm serve {{ if .Values.x }}" * 200,
+        '{{ printf "%s%s" (printf "%s" .x) }}',
+    ],
+)
+def test_hostile_templates_cost_little(text: str) -> None:
+    start = time.monotonic()
+    reading(t_DOT_yaml="kind: Pod\nspec: {containers: [{command: [vllm, serve]}]}\n" + text)
+    assert time.monotonic() - start < 5
+
+
+@given(st.text(alphabet='{}-. ifenda"x|()$:=\n', max_size=60))
+def test_no_text_makes_it_raise(text: str) -> None:
+    reading(t_DOT_yaml="kind: Pod # vllm serve {{ if .Values.x }}{{ end }}\n" + text)

@@ -1,0 +1,384 @@
+"""Values files of Helm charts, releases that carry values, and kinds whose controllers make the command line."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, path: str = "values.yaml", **others: str) -> list[ServeUnit]:
+    files = [SourceFile(path, dedent(text))]
+    files += [SourceFile(name.replace("_DOT_", "."), dedent(body)) for name, body in others.items()]
+    return list(read_tree(files, named=frozenset({path})).units)
+
+
+def one(text: str, path: str = "values.yaml", **others: str) -> ServeUnit:
+    (found,) = units(text, path, **others)
+    return found
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def gpus(unit: ServeUnit) -> list[int | None]:
+    return [request.count for request in unit.gpu_requests]
+
+
+# -- known charts ------------------------------------------------------------------------------------------------------
+
+
+def test_production_stack() -> None:
+    first, second = units(
+        """\
+        servingEngineSpec:
+          modelSpec:
+          - name: a
+            repository: lmcache/vllm-openai
+            tag: v0.3.9
+            modelURL: org/a
+            replicaCount: 2
+            requestGPU: 4
+            vllmConfig:
+              maxModelLen: 4096
+              enableChunkedPrefill: false
+              enablePrefixCaching: true
+              tensorParallelSize: 4
+              extraArgs: ["--gpu-memory-utilization", "0.8"]
+          - name: b
+            modelURL: org/b
+            enableTool: true
+            toolCallParser: hermes
+        """
+    )
+    assert words(first) == (
+        "--model org/a --max-model-len 4096 --tensor-parallel-size 4 --enable-prefix-caching "
+        "--no-enable-chunked-prefill --gpu-memory-utilization 0.8"
+    )
+    assert first.image is not None
+    assert (first.image.value, first.replicas, gpus(first)) == ("lmcache/vllm-openai:v0.3.9", 2, [4])
+    assert words(second) == (
+        "--model org/b --enable-auto-tool-choice --tool-call-parser hermes --no-enable-prefix-caching"
+    )
+    assert first.id == "values.yaml/servingEngineSpec/modelSpec/[0]"
+
+
+def test_modelservice() -> None:
+    decode, prefill = sorted(
+        units(
+            """\
+            modelArtifacts: {uri: "hf://org/m", name: served}
+            decode:
+              replicas: 2
+              parallelism: {tensor: 4, data: 1}
+              containers:
+              - name: vllm
+                image: ghcr.io/llm-d/llm-d-cuda:v0.4.0
+                modelCommand: vllmServe
+                args: ["--max-model-len", "8192"]
+            prefill:
+              containers:
+              - {name: vllm, modelCommand: custom, command: [vllm, serve], args: [org/other, --port, "8000"]}
+            """
+        ),
+        key=lambda unit: unit.id,
+    )
+    assert words(decode) == "--model org/m --served-model-name served --tensor-parallel-size 4 --max-model-len 8192"
+    assert (decode.replicas, gpus(decode)) == (2, [4])
+    assert words(prefill) == "org/other --port 8000"
+
+
+def test_scenario_with_a_custom_command() -> None:
+    unit = one(
+        """\
+        scenario:
+        - name: s
+          modelservice:
+            decode:
+              replicas: 2
+              parallelism: {tensor: 2, dataLocal: 4}
+              vllm:
+                customCommand: |
+                  . /env.sh
+                  vllm serve /cache/$MODEL_PATH \\
+                    --tensor-parallel-size $TP_SIZE --data-parallel-size-local $DP_SIZE_LOCAL
+        """,
+        "scenario.yaml",
+    )
+    assert words(unit) == "?/cache/$MODEL_PATH --tensor-parallel-size 2 --data-parallel-size-local 4"
+    assert (gpus(unit), unit.replicas) == ([8], 2)
+
+
+def test_opea_kubeai_and_recipes() -> None:
+    unit = one("LLM_MODEL_ID: org/m\nport: 2080\nimage: {repository: opea/vllm}\nextraCmdArgs: [--enforce-eager]\n")
+    assert words(unit) == "--model org/m --port 2080 --host 0.0.0.0 --download-dir /data --enforce-eager"
+    unit = one("catalog:\n  a: {url: hf://org/m, engine: VLLM, args: [--max-model-len=4096], minReplicas: 1}\n"
+               "  b: {url: ollama://x, engine: OLlama}\n")  # fmt: skip
+    assert words(unit) == "--model org/m --max-model-len=4096"
+    unit = one("workload: {model: {name: org/m}, gpus: 4, framework: vllm}\nservice: {}\n")
+    assert (words(unit), gpus(unit)) == ("--model org/m", [4])
+    assert units("workload: {model: {name: org/m}, gpus: 4, framework: sglang}\nservice: {}\n") == []
+
+
+# -- by shape ----------------------------------------------------------------------------------------------------------
+
+
+def test_arguments_in_camel_case() -> None:
+    unit = one(
+        """\
+        replicaCount: 3
+        image: {repository: vllm/vllm-openai, tag: v0.10.0}
+        resources: {limits: {nvidia.com/gpu: "2"}}
+        vllm:
+          model: org/m
+          maxModelLen: 4096
+          tensorParallelSize: 2
+          enforceEager: false
+          enableChunkedPrefill: true
+          gpuMemoryUtilization: null
+          dtype: auto
+          extraArgs: [--reasoning-parser=qwen3]
+          env: [{name: HF_HOME, value: /x}]
+        """
+    )
+    assert words(unit) == (
+        "--model org/m --max-model-len 4096 --tensor-parallel-size 2 --enable-chunked-prefill --dtype auto "
+        "--reasoning-parser=qwen3"
+    )
+    assert unit.image is not None
+    assert (unit.image.value, unit.replicas, gpus(unit), unit.span.line) == ("vllm/vllm-openai:v0.10.0", 3, [2], 4)
+    assert [(item.name, item.value and item.value.value) for item in unit.environment] == [("HF_HOME", "/x")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deploy: {image: {repository: vllm/vllm-openai}, args: [--model, org/m], resources: {}}\n", "--model org/m"),
+        ("image: vllm/vllm-openai\ncommand: [vllm, serve, org/m]\nargs: [--port, '1']\n", "org/m --port 1"),
+        ("server: {image: {}, command: 'vllm serve org/m --port 1'}\nservice: {}\n", "org/m --port 1"),
+        ("model: {repoId: org/m, maxModelLen: 4096}\nvllm: {gpuMemoryUtil: 0.8, tpSize: 2}\n",
+         "--model org/m --gpu-memory-utilization 0.8 --tensor-parallel-size 2 --max-model-len 4096"),
+        ("vllm: {model: org/m, config: {max_model_len: '4096', trust_remote_code: true}}\n",
+         "--model org/m --max-model-len 4096 --trust-remote-code"),
+        ("vllm: {enabled: false, model: org/m, maxModelLen: 1, tensorParallelSize: 1}\n", None),
+        ("router: {image: lmcache/vllm-router, args: [--vllm-url, x], maxModelLen: 1, tensorParallelSize: 2}\n", None),
+        ("tgi: {image: {repository: ghcr.io/huggingface/text-generation-inference}, args: [--model-id, vllm]}\n", None),
+        ("engine: sglang\nmodel: vllm/m\nmaxModelLen: 4096\ntensorParallelSize: 2\n", None),
+        ("model: org/m\nmaxModelLen: 4096\ntensorParallelSize: 2\n", None),  # nothing says vLLM
+        ("suite: vllm\ntests: [{set: {vllm: {model: m, maxModelLen: 1, tensorParallelSize: 2}}}]\n", None),
+        ("vllm: [1, 2]\nimage: x\n", None),
+    ],
+)  # fmt: skip
+def test_shapes(text: str, expected: str | None) -> None:
+    assert [words(unit) for unit in units(text)] == ([] if expected is None else [expected])
+
+
+def test_values_are_recognised_by_name_or_by_what_they_hold() -> None:
+    text = "vllm: {model: org/m, maxModelLen: 1, tensorParallelSize: 2}\n"
+    assert units(text, "app/config.yaml") == []
+    assert len(units(text, "values-prod.yaml")) == 1
+    assert len(units(text + "ingress: {}\n", "app/config.yaml")) == 1
+
+
+# -- releases ----------------------------------------------------------------------------------------------------------
+
+
+def test_flux_release() -> None:
+    unit = one(
+        """\
+        apiVersion: helm.toolkit.fluxcd.io/v2
+        kind: HelmRelease
+        metadata: {name: llm, namespace: ai}
+        spec:
+          values:
+            controllers:
+              vllm:
+                replicas: 2
+                containers:
+                  app:
+                    image: {repository: vllm/vllm-openai, tag: v0.9.0}
+                    args: [--model, org/m]
+                    resources: {limits: {amd.com/gpu: "1"}}
+              other: {containers: {app: {image: {repository: ghcr.io/ggml-org/llama.cpp}, args: [-hf, vllm]}}}
+        """,
+        "release.yaml",
+    )
+    assert unit.id == "HelmRelease/ai/llm/controllers/vllm/containers/app"
+    assert (unit.kind, words(unit), unit.replicas, gpus(unit)) == ("HelmRelease", "--model org/m", 2, [1])
+
+
+def test_values_as_a_text() -> None:
+    unit = one(
+        """\
+        apiVersion: argoproj.io/v1alpha1
+        kind: Application
+        metadata: {name: llm}
+        spec:
+          source:
+            helm:
+              values: |
+                servingEngineSpec:
+                  modelSpec:
+                  - modelURL: org/m
+                    vllmConfig: {maxModelLen: 2048, enablePrefixCaching: true}
+        """,
+        "app.yaml",
+    )
+    assert words(unit) == "--model org/m --max-model-len 2048 --enable-prefix-caching"
+    assert (unit.span.line, unit.words[3].span.text) == (10, "2048")
+
+
+def test_helmfile() -> None:
+    unit = one(
+        "releases:\n- name: a\n  chart: x/y\n  values:\n  - vllm: {model: org/m, maxModelLen: 4096}\n", "helmfile.yaml"
+    )
+    assert (unit.id, words(unit)) == ("helmfile/default/a/vllm", "--model org/m --max-model-len 4096")
+
+
+# -- controllers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "unit_id"),
+    [
+        (
+            "apiVersion: kubeai.org/v1\nkind: Model\nmetadata: {name: m}\nspec: {url: hf://org/m, engine: VLLM, "
+            "args: [--max-model-len=1], resourceProfile: 'nvidia-l4:2'}\n",
+            "--model org/m --max-model-len=1",
+            "Model/default/m",
+        ),
+        (
+            "apiVersion: inference.llmaz.io/v1alpha1\nkind: BackendRuntime\nmetadata: {name: vllm}\nspec:\n"
+            "  command: [python3, -m, vllm.entrypoints.openai.api_server]\n"
+            "  image: vllm/vllm-openai\n  version: v0.6.0\n"
+            "  recommendedConfigs: [{name: default, args: [--model, '{{ .ModelPath }}', -tp, '1']}]\n",
+            "--model ?{{ .ModelPath }} -tp 1",
+            "BackendRuntime/default/vllm/recommendedConfigs/[0]",
+        ),
+        (
+            "apiVersion: workload.serving.volcano.sh/v1alpha1\nkind: ModelBooster\nmetadata: {name: b}\nspec:\n"
+            "  backends:\n  - {name: a, type: vLLM, modelURI: 'hf://org/m', minReplicas: 1, workers: [{type: server, "
+            "image: vllm/vllm-openai, config: {max-model-len: 4096, enforce-eager: ''}}]}\n",
+            "--model org/m --max-model-len 4096 --enforce-eager",
+            "ModelBooster/default/b/backends/[0]/workers/[0]",
+        ),
+        (
+            "apiVersion: production-stack.vllm.ai/v1alpha1\nkind: VLLMRuntime\nmetadata: {name: r}\nspec:\n"
+            "  model: {modelURL: org/m, maxModelLen: 4096}\n"
+            "  vllmConfig: {tensorParallelSize: 2, enablePrefixCaching: true}\n"
+            "  deploymentConfig: {replicas: 2, resources: {gpu: '2'}, image: {name: 'vllm/vllm-openai:v0.9.0'}}\n",
+            "--model org/m --max-model-len 4096 --tensor-parallel-size 2 --no-enable-chunked-prefill "
+            "--enable-prefix-caching",
+            "VLLMRuntime/default/r",
+        ),
+    ],
+)  # fmt: skip
+def test_controllers(text: str, expected: str, unit_id: str) -> None:
+    unit = one("# vllm\n" + text, "object.yaml")
+    assert (words(unit), unit.id) == (expected, unit_id)
+
+
+def test_kaito_workspace() -> None:
+    unit = one(
+        """\
+        apiVersion: kaito.sh/v1beta1
+        kind: Workspace
+        metadata: {name: w}
+        resource: {instanceType: Standard_NC24ads_A100_v4}
+        inference: {preset: {name: phi-4}, config: cm}
+        ---
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: cm}
+        data:
+          inference_config.yaml: |
+            # vllm
+            vllm:
+              max-model-len: 4096
+              cpu-offload-gb: 0
+        """,
+        "workspace.yaml",
+    )
+    assert words(unit) == "--model phi-4 --max-model-len 4096 --cpu-offload-gb 0"
+    assert unit.node_hints[0].values == ("Standard_NC24ads_A100_v4",)
+
+
+def test_objects_of_other_groups_are_none() -> None:
+    assert units("apiVersion: x/v1\nkind: Model\nspec: {url: hf://org/m, engine: VLLM}\n", "m.yaml") == []
+    assert units("apiVersion: kubeai.org/v1\nkind: Model\nspec: {url: ollama://vllm, engine: OLlama}\n", "m.yaml") == []
+
+
+def test_templates_in_a_config_map() -> None:
+    found = units(
+        """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: templates, namespace: ai}
+        data:
+          decode: |
+            apiVersion: apps/v1
+            kind: Deployment
+            spec:
+              template:
+                spec:
+                  containers:
+                  - name: vllm
+                    command: [vllm, serve, "{{ .Model }}"]
+                    {{- if .Secure }}
+                    env: [{name: A, value: b}]
+                    {{- end }}
+          list.yaml: |
+            - name: batch
+              spec:
+                engine: {type: vllm, image: "vllm/vllm-openai:v0.6.3", serve_args: [--port=8000]}
+                model_source: {uri: s3://b/m, revision: main}
+                accelerator: {type: L40S, count: 2}
+                parallelism: {tp: 2, pp: 1}
+                engine_args: {max_model_len: 4096, enable_prefix_caching: true}
+            - name: mock
+              spec: {engine: {type: mock}, model_source: {uri: vllm}}
+        """,
+        "cm.yaml",
+    )
+    assert [(unit.id, words(unit)) for unit in found] == [
+        ("Deployment/ai/templates/decode/vllm", "?{{ .Model }}"),
+        (
+            "ModelDeploymentTemplate/ai/batch",
+            "--model s3://b/m --revision main --tensor-parallel-size 2 --max-model-len 4096 --enable-prefix-caching "
+            "--port=8000",
+        ),
+    ]
+    assert gpus(found[1]) == [2]
+
+
+def test_scenario_as_a_script() -> None:
+    found = units(
+        """\
+        export LLMDBENCH_DEPLOY_MODEL_LIST="org/m"
+        export LLMDBENCH_VLLM_COMMON_MAX_MODEL_LEN=16000
+        export LLMDBENCH_VLLM_MODELSERVICE_PREFILL_REPLICAS=0
+        export LLMDBENCH_VLLM_MODELSERVICE_PREFILL_EXTRA_ARGS="[--enforce-eager]"
+        export LLMDBENCH_VLLM_MODELSERVICE_DECODE_REPLICAS=2
+        export LLMDBENCH_VLLM_MODELSERVICE_DECODE_TENSOR_PARALLELISM=4
+        export LLMDBENCH_VLLM_MODELSERVICE_DECODE_EXTRA_ARGS="[\\
+        --kv-transfer-config____'{\\"kv_role\\":\\"kv_both\\"}'____\\
+        --max-model-len____REPLACE_ENV_LLMDBENCH_VLLM_COMMON_MAX_MODEL_LEN____\\
+        --block-size____REPLACE_ENV_UNKNOWN\\
+        ]"
+        """,
+        "scenario.sh",
+    )
+    assert [(unit.id, words(unit), unit.replicas, gpus(unit)) for unit in found] == [
+        (
+            "scenario.sh/decode",
+            '--model org/m --tensor-parallel-size 4 --kv-transfer-config {"kv_role":"kv_both"} --max-model-len 16000 '
+            "--block-size ?REPLACE_ENV_UNKNOWN",
+            2,
+            [4],
+        )
+    ]
