@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.errors import KvgateError
 from kvgate.records import record
-from kvgate.source.text import words_of_command_line
+from kvgate.source.text import SourceFile, words_of_command_line
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
     from kvgate.engine.logs import ServerLog
     from kvgate.findings.finding import InternalError, Unchecked
+    from kvgate.findings.mend import Mended
     from kvgate.findings.report import Report
     from kvgate.gate.difference import Difference
     from kvgate.gate.event import Event
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kvgate.smoke.run import SmokeOptions
     from kvgate.smoke.subject import Subject
     from kvgate.smoke.verdict import Verdict
-    from kvgate.source.text import SourceFile
 
 
 class InputError(KvgateError):
@@ -272,6 +272,7 @@ class CheckOptions:
         baseline: file of accepted findings; None leaves it to kvgate.yaml.
         ignore_baseline: report accepted findings too (they are about to be written anew).
         environ: where the Hub's cache and token are looked up.
+        texts: other texts for some files, by their path as shown; they are checked in place of what is on the disk.
     """
 
     config: Path | None = None
@@ -285,6 +286,7 @@ class CheckOptions:
     baseline: Path | None = None
     ignore_baseline: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(
@@ -325,7 +327,7 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     config = _configuration_of_run(paths, options)
-    collection, reading = _read(paths, config)
+    collection, reading = _read(paths, config, options.texts)
     plans = _plans(reading, config, options)
     rules = load_rules(config.root, thorough=False)
     selection = Selection(
@@ -417,6 +419,64 @@ def _linked_prompts(plans: Sequence[ServingPlan], config: Config) -> _LinkedProm
 
     found = linked_prompts(config.root, config.exclude, templates, references, plans)
     return _LinkedPrompts(found.defects, found.unread, found.files)
+
+
+def mend_paths(report: Report, paths: Sequence[Path], options: CheckOptions) -> Mended:
+    """What the safe fixes of a report make of the tree; nothing is written.
+
+    Raises:
+        KvgateError: see :func:`check`.
+    """
+    from kvgate.findings.mend import mend
+    from kvgate.manifests.collect import collect
+
+    config = _configuration_of_run(paths, options)
+    files = {file.path for file in collect(paths, config.root, exclude=config.exclude).files}
+    inside = [config.root.resolve(), *(path.resolve() for path in paths)]
+
+    def may_change(path: str) -> bool:
+        real = (config.root / path).resolve()
+        return path in files and any(real == place or real.is_relative_to(place) for place in inside)
+
+    return mend(report, lambda texts: check_paths(paths, replace(options, texts=texts)), may_change)
+
+
+def write_mended(mended: Mended, paths: Sequence[Path], options: CheckOptions) -> str:
+    """Write the files that fixes change, each in one go, and say what was done.
+
+    Raises:
+        InputError: a file has changed meanwhile, or cannot be written.
+    """
+    config = _configuration_of_run(paths, options)
+    for path, text in mended.after.items():
+        file = config.root / path
+        try:
+            data = file.read_bytes()
+            if SourceFile.from_bytes(path, data).text != mended.before[path]:
+                raise InputError(f"{path}: changed while it was checked; nothing is written to it")
+            _write_bytes(file.resolve(), _encoded(text, data))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    count = len(mended.fixed)
+    return f"{count} finding{'' if count == 1 else 's'} fixed in {len(mended.after)} files" if count else ""
+
+
+def _encoded(text: str, old: bytes) -> bytes:
+    """A text in the encoding that a file had, with its mark."""
+    if old.startswith((b"\xff\xfe", b"\xfe\xff")):
+        name = "utf-16-le" if old.startswith(b"\xff\xfe") else "utf-16-be"
+        return old[:2] + text.encode(name)
+    return (b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") else b"") + text.encode("utf-8")
+
+
+def _write_bytes(file: Path, data: bytes) -> None:
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.chmod(file.stat().st_mode & 0o7777)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _beside(paths: Sequence[Path], config: Config) -> tuple[SourceFile, ...]:
@@ -557,11 +617,14 @@ def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Confi
     return load_config(found) if found else Config(root=here)
 
 
-def _read(paths: Sequence[Path], config: Config) -> tuple[Collection, Reading]:
+def _read(paths: Sequence[Path], config: Config, texts: Mapping[str, str] | None = None) -> tuple[Collection, Reading]:
     from kvgate.manifests.collect import collect
     from kvgate.manifests.read import read_tree
 
     collection = collect(paths, config.root, exclude=config.exclude)
+    if texts:
+        files = (SourceFile(file.path, texts[file.path]) if file.path in texts else file for file in collection.files)
+        collection = replace(collection, files=tuple(files))
     return collection, read_tree(collection.files, config.root, named=collection.named)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -106,6 +106,8 @@ def cli() -> None:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
 @click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
+@click.option("--fix", is_flag=True, help="Make the safe fixes, and report what is left.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show the safe fixes as a diff; files change only with --fix.")
 @_source_options
 @_output_options
 def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
@@ -114,6 +116,8 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 
     named = paths or (Path(),)
     report = app.check_paths(named, _check_options(options))
+    if options["fix"] or options["show_diff"]:
+        report = _mend(report, named, options)
     if options["write_baseline"]:
         _words(app.write_baseline(report, named, _check_options(options)), options)
     _write(report, options)
@@ -146,6 +150,23 @@ def prompts(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     unread = options["strict"] and bool(report.unchecked)
     failed = unread or app.fails(report, options["fail_on"], strict=False)
     sys.exit(ExitCode.FINDINGS if failed else ExitCode.CLEAN)
+
+
+def _mend(report: Report, paths: Sequence[Path], options: dict[str, Any]) -> Report:
+    """Make or show the safe fixes; with a diff alone the report is not printed."""
+    from kvgate import app
+
+    chosen = _check_options(options)
+    mended = app.mend_paths(report, paths, chosen)
+    if options["show_diff"]:
+        _emit(mended.diff, None)
+    for finding in mended.refused:
+        _words(f"{finding.primary.path}:{finding.primary.line}: {finding.rule} is not fixed: it changes more", options)
+    if options["fix"]:
+        _words(app.write_mended(mended, paths, chosen), options)
+        return mended.report
+    _words(f"{len(mended.fixed)} of {len(report.findings)} findings can be fixed with --fix", options)
+    sys.exit(_exit_code(report, options))
 
 
 def _check_options(options: dict[str, Any]) -> CheckOptions:

@@ -272,6 +272,9 @@ def _finding(finding: Finding, paint: Paint, columns: int) -> Iterator[str]:
         yield from _wrapped(f"{margin} = unit: {visible(finding.unit)}", columns, margin + "   ")
     if finding.remediation:
         yield from _wrapped(f"{margin} = help: {visible(finding.remediation)}", columns, margin + "   ")
+    if finding.fix is not None:
+        how = "made by --fix" if finding.fix.safe else "a suggestion, to be made by hand"
+        yield from _wrapped(f"{margin} = fix: {visible(finding.fix.title)} ({how})", columns, margin + "   ")
 
 
 def _excerpt(finding: Finding, paint: Paint, columns: int) -> Iterator[str]:

@@ -22,6 +22,7 @@ from kvgate.records import record
 from kvgate.ruleset.cel import CelError, Condition, environment
 from kvgate.ruleset.checks import NoParams, checks
 from kvgate.ruleset.facts import facts, find_variable
+from kvgate.ruleset.fixes import EDITS, FixChoice
 from kvgate.ruleset.locate import PlaceError, read_place
 from kvgate.ruleset.model import Example, Profile, Rule, RuleError, Scope, Status, Variant
 from kvgate.ruleset.words import Template, TemplateError, read_template
@@ -40,7 +41,7 @@ _EXAMPLES: Final = re.compile(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.M
 _SCOPES: Final[tuple[Scope, ...]] = ("unit", "tree", "file", "prompt", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",
-    "params", "at", "message", "variants", "remediation", "why", "not_for", "references", "examples", "aliases",
+    "params", "at", "message", "variants", "remediation", "why", "not_for", "references", "fix", "examples", "aliases",
 )  # fmt: skip
 _REQUIRED: Final = ("id", "title", "family", "severity", "confidence", "since", "message", "remediation", "why")
 
@@ -201,7 +202,7 @@ class _Reader:
             params=params,
             at=self.place(fields["at"]) if "at" in fields else "unit",
             message=self.template(fields["message"], names),
-            variants=self.variants(fields["variants"], names) if "variants" in fields else {},
+            variants=self.variants(fields["variants"], names, scope) if "variants" in fields else {},
             remediation=self.sentence(fields["remediation"], names),
             why=why,
             not_for=self.strings(fields["not_for"]) if "not_for" in fields else (),
@@ -213,6 +214,7 @@ class _Reader:
             aliases=tuple(self.kebab(item) for item in self.items(fields["aliases"])) if "aliases" in fields else (),
             source=node.span,
             builtin=self.builtin,
+            fix=self.fix(fields["fix"], names, scope) if "fix" in fields else None,
         )
 
     # -- condition or check ----------------------------------------------------------------------------------------
@@ -313,18 +315,37 @@ class _Reader:
             raise RuleError("what to do is a sentence and ends with a period", node.span)
         return template
 
-    def variants(self, node: Node, names: frozenset[str]) -> dict[str, Variant]:
+    def variants(self, node: Node, names: frozenset[str], scope: Scope) -> dict[str, Variant]:
         variants: dict[str, Variant] = {}
         for entry in self.mapping(node, "variants").items():
-            fields = self.fields(entry.value, "a variant", ("message", "severity", "remediation"))
+            fields = self.fields(entry.value, "a variant", ("message", "severity", "remediation", "fix"))
             if "message" not in fields:
                 raise RuleError('the field "message" is missing', entry.key.span)
             variants[self.kebab(entry.key)] = Variant(
                 message=self.template(fields["message"], names),
                 severity=self.enum(fields["severity"], Severity) if "severity" in fields else None,
                 remediation=self.sentence(fields["remediation"], names) if "remediation" in fields else None,
+                fix=self.fix(fields["fix"], names, scope) if "fix" in fields else None,
             )
         return variants
+
+    def fix(self, node: Node, names: frozenset[str], scope: Scope) -> FixChoice:
+        fields = self.fields(node, "a fix", ("edit", "safe", "argument", "value"))
+        if "edit" not in fields:
+            raise RuleError('the field "edit" is missing', node.span)
+        edit = self.choice(fields["edit"], tuple(EDITS))
+        if scope not in ("unit", "tree"):
+            raise RuleError(f"a fix changes a unit, the rule looks at a {scope}", node.span)
+        safe = scalar_bool(fields["safe"]) if "safe" in fields else False
+        if safe is None:
+            raise RuleError("true or false expected", fields["safe"].span)
+        value = self.string(fields["value"]) if "value" in fields else None
+        if value is not None and self.thorough and value not in names:
+            raise RuleError(f'nothing gives a value to "{value}"{_near(value, names)}', fields["value"].span)
+        argument = self.string(fields["argument"]) if "argument" in fields else None
+        if argument is not None and self.thorough and f"args.{argument}" not in facts():
+            raise RuleError(f'there is no engine argument "{argument}"', fields["argument"].span)
+        return FixChoice(edit, safe, argument, value)
 
     def example(self, node: Node) -> Example:
         if isinstance(node, Scalar):

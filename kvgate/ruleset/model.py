@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kvgate.ruleset.case import Case
     from kvgate.ruleset.cel import Condition
+    from kvgate.ruleset.fixes import FixChoice
 
 
 class RuleError(KvgateError):
@@ -48,11 +49,12 @@ Scope = Literal["unit", "tree", "file", "prompt", "suppression"]
 
 @record
 class Variant:
-    """Another form of the same defect, with its own words and perhaps its own severity."""
+    """Another form of the same defect, with its own words and perhaps its own severity and way of mending."""
 
     message: Template
     severity: Severity | None = None
     remediation: Template | None = None
+    fix: FixChoice | None = None
 
 
 @record
@@ -113,6 +115,7 @@ class Rule:
         condition: the CEL condition, or None where a typed check is named.
         check, params: the typed check and its parameters.
         at: symbolic place of the finding.
+        fix: how its own form (not its variants) is mended by editing.
         aliases: ids it had before.
         source: where the rule file begins.
         builtin: it came with kvgate.
@@ -143,6 +146,7 @@ class Rule:
     aliases: tuple[str, ...]
     source: Span
     builtin: bool
+    fix: FixChoice | None = None
 
     @property
     def url(self) -> str | None:

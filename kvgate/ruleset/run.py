@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -289,9 +289,16 @@ def _finding(rule: Rule, severity: Severity, draft: Draft, certainty: Certainty,
     related = tuple(
         Location(where if isinstance(where, Span) else locate(case, where), words) for where, words in draft.related
     )
-    return _worded(
+    fix = draft.fix
+    choice = rule.fix if draft.variant is None else rule.variants[draft.variant].fix
+    if fix is None and choice is not None:
+        from kvgate.ruleset.fixes import make_fix
+
+        fix = make_fix(choice, case, draft, primary, values)
+    found = _worded(
         rule, severity_of(severity, certainty), draft, values, primary, case.unit.id, related, (unit_line(case),)
     )
+    return replace(found, fix=fix) if fix is not None else found
 
 
 def _other_findings(rule: Rule, severity: Severity, subject: Unread | SuppressionProblem | Defect) -> Iterator[Finding]:
