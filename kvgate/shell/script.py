@@ -34,7 +34,7 @@ from kvgate.source.text import Span, Text, Unresolved, Word
 
 MAX_CHARACTERS: Final = 300_000
 MAX_STEPS: Final = 20_000
-MAX_COMMANDS: Final = 400
+MAX_COMMANDS: Final = 3_000
 MAX_DEPTH: Final = 24
 MAX_ITEMS: Final = 16
 MAX_ITERATIONS: Final = 64
@@ -412,8 +412,9 @@ class _Reader:
                 break
             before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
             self.nodes(source, body, scope, conditions)
-            if before == (scope.variables, scope.arguments):
-                return  # `while true`: one round shows all that it starts
+            # one round of an endless loop shows all that it starts
+            if before == (scope.variables, scope.arguments) or _written(source, condition).strip() in ("true", ":"):
+                return
         inner = scope.copy()
         written = _short(_written(source, condition))
         self.nodes(source, condition, inner, conditions)

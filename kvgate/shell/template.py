@@ -17,7 +17,13 @@ from kvgate.source.text import Text, Unresolved
 MAX_TAGS: Final = 500
 MAX_TAG: Final = 2_000
 
-_JINJA: Final = re.compile(r"\{%[-+]?\s*(?P<word>\w+)(?P<rest>.*?)[-+]?%\}|\{#(?P<comment>.*?)#\}", re.DOTALL)
+_JINJA_WORDS: Final = (
+    r"(?:if|elif|else|endif|for|endfor|set|endset|macro|endmacro|block|endblock|include|import|from|raw|endraw|filter"
+    r"|endfilter|with|endwith|call|endcall|do)\b"
+)
+_JINJA: Final = re.compile(
+    rf"\{{%[-+]?\s*(?P<word>{_JINJA_WORDS})(?P<rest>.*?)[-+]?%\}}|\{{#(?P<comment>.*?)#\}}", re.DOTALL
+)
 _GO: Final = re.compile(
     r"\{\{-?\s*(?:(?P<word>if|else|end|range|with|define|block)\b(?P<rest>(?:[^`}]|`[^`]*`|\}(?!\}))*?)"
     r"|(?P<comment>/\*.*?\*/))\s*-?\}\}",
@@ -32,7 +38,9 @@ _ELSE: Final = frozenset({"else", "elif"})
 
 def has_control(text: str) -> bool:
     """Whether a text may hold control tags of a template; cheap."""
-    return "{%" in text or ("{{" in text and re.search(r"\{\{-?\s*(?:if|range|with|end)\b", text) is not None)
+    if "{%" in text and re.search(r"\{%[-+]?\s*" + _JINJA_WORDS, text):
+        return True
+    return "{{" in text and re.search(r"\{\{-?\s*(?:if|range|with|end)\b", text) is not None
 
 
 @record

@@ -34,16 +34,30 @@ def read_template(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
                 f"a template that is not followed: {error}", place, serves=_STARTS.search(file.text) is not None
             )
         return
-    found = False
+    known = chart_of(tree, folder).known
+    found = doubtful = False
     for unit in units_of(tree, file, rendered):
-        found = found or isinstance(unit, ServeUnit)
+        if isinstance(unit, ServeUnit):
+            found = True
+            doubtful = doubtful or _is_doubtful(unit)
         yield unit
-    if found and not rendered.complete:
-        known = chart_of(tree, folder).known
+    if doubtful or (found and not known):
         with_what = "with the chart's own values" if known else "without values"
         yield Unread(f"a template, not rendered: its text was read {with_what}", place)
-    elif not found and match and "containers" in file.text and re.search(r"vllm\s+serve|vllm\.entry", file.text):
+    elif (
+        not found
+        and not known
+        and match
+        and "containers" in file.text
+        and re.search(r"vllm\s+serve|vllm\.entry", file.text)
+    ):
         yield Unread("a template, not rendered: no server could be read from its text", place, serves=True)
+
+
+def _is_doubtful(unit: ServeUnit) -> bool:
+    """Whether a part of a server that matters is left to the template."""
+    words = [*unit.words, *([unit.image] if unit.image is not None else [])]
+    return any("{{" in part.text for word in words for part in word.unresolved)
 
 
 def units_of(tree: Tree, file: SourceFile, rendered: Rendered) -> Iterator[ServeUnit | Unread]:
