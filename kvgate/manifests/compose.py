@@ -13,7 +13,7 @@ from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
-from kvgate.shell.expand import interpolate, unset
+from kvgate.shell.expand import interpolate, mark_placeholders, unset
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
@@ -108,7 +108,7 @@ class _Service:
         found = self.find(*keys)
         if not found or not isinstance(found[1], Scalar):
             return None
-        return interpolate(found[1].text, found[0].variables)
+        return _value(found[1].text, found[0].variables)
 
     def words(self, key: str) -> tuple[Word, ...] | None:
         """``command`` or ``entrypoint``: None when it is not given."""
@@ -117,9 +117,9 @@ class _Service:
             return None
         layer, node = found
         if isinstance(node, Scalar):
-            return tuple(split_words(interpolate(node.text, layer.variables)))
+            return tuple(split_words(_value(node.text, layer.variables)))
         items = node.items if isinstance(node, Sequence) else []
-        return tuple(interpolate(item.text, layer.variables).word() for item in items if isinstance(item, Scalar))
+        return tuple(_value(item.text, layer.variables).word() for item in items if isinstance(item, Scalar))
 
     def units(self) -> Iterator[ServeUnit | Unread]:
         name = self.entry.key.value
@@ -352,6 +352,13 @@ class _Service:
             if file is not None:
                 return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
+
+
+def _value(text: Text, variables: dict[str, Value]) -> Value:
+    """A scalar as Compose reads it; what another program fills in before stays a hole."""
+    if "{{" in text.value:
+        return interpolate(mark_placeholders(Value(text), variables=False), variables)
+    return interpolate(text, variables)
 
 
 def _build_text(build: tuple[_Layer, Node] | None) -> str:

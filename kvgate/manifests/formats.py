@@ -52,6 +52,11 @@ def format_of_name(path: str) -> Format | None:
     return _BY_NAME.get(name) or (_BY_NAME.get(stem) if stem in ("dockerfile", "containerfile", "makefile") else None)
 
 
+def is_template_name(path: str) -> bool:
+    """Whether a file's name says that it is a template of another program (``compose.yml.j2``)."""
+    return "." + path.rpartition(".")[2].lower() in _TEMPLATE_SUFFIXES
+
+
 def format_of_text(text: str) -> Format | None:
     """The format that the beginning of a text tells (a shebang, a unit's section, a Dockerfile's first instruction)."""
     head = text[:4000]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kvgate.manifests.formats import Format, format_of
+from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
@@ -149,10 +149,28 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
 
         yield from read_template(tree, file)
         return
+    if "{%" in file.text and is_template_name(file.path):
+        from kvgate.shell.template import without_tags
+
+        yield from _read_jinja(tree, SourceFile(file.path, without_tags(file.text)), kustomize)
+        return
     stream = tree.stream(file)
     yield from _problems(stream)
     for document in stream.documents:
         yield from _read_document(tree, file, document, kustomize)
+
+
+def _read_jinja(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
+    """A Jinja template of a manifest, its tags taken out: what they decide is not known."""
+    found = False
+    for document in tree.stream(file).documents:
+        for unit in _read_document(tree, file, document, kustomize):
+            found = True
+            yield unit
+    match = _STARTS.search(file.text)
+    if found or match:
+        place = file.line_span(file.position(match.start())[0] if match else 1)
+        yield Unread("a template, not rendered: its text was read without values", place, serves=not found)
 
 
 def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit | Unread]:

@@ -32,8 +32,12 @@ def unset(name: str) -> str:
     return f"{name} is set in no file here"
 
 
-def mark_placeholders(value: Value) -> Value:
-    """A text that no shell and no Compose reads, with what a later step fills in (``${X}``, ``{{ x }}``) as holes."""
+def mark_placeholders(value: Value, *, variables: bool = True) -> Value:
+    """A text that no shell and no Compose reads, with what a later step fills in (``${X}``, ``{{ x }}``) as holes.
+
+    Args:
+        variables: whether ``${X}`` is one of them, rather than something that the reader expands itself.
+    """
     text = value.text.value
     if "$" not in text and "{{" not in text and "<" not in text and "___" not in text:
         return value
@@ -45,6 +49,8 @@ def mark_placeholders(value: Value) -> Value:
         if any(hole.start < match.end() and hole.end > match.start() for hole in value.holes):
             continue
         name = match.group("envsubst")
+        if name and not variables:
+            continue
         reason = f"{unset(name)}, and this place does not expand it itself" if name else "a placeholder to be filled in"
         if match.group("condition") is not None:
             reason = f"only if {match.group('condition')}"

@@ -43,6 +43,11 @@ def has_control(text: str) -> bool:
     return "{{" in text and re.search(r"\{\{-?\s*(?:if|range|with|end)\b", text) is not None
 
 
+def without_tags(text: str) -> str:
+    """A text with Jinja's control tags and comments replaced by blanks; every other character keeps its place."""
+    return _JINJA.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
 @record
 class _Tag:
     """A control tag with the whitespace that goes with it: its whole line, where it stands alone on one."""

@@ -405,3 +405,22 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
 def test_a_file_without_a_telling_name(text: str, kind: str) -> None:
     (found,) = read_tree([SourceFile("-", text)], named=frozenset({"-"})).units
     assert found.kind == kind
+
+
+def test_a_compose_file_as_jinja() -> None:
+    unit = one(
+        """\
+        services:
+        {% for model in models %}
+          llm:
+            image: vllm/vllm-openai:{{ version }}
+            command: --model {{ model }} --max-model-len 4096
+        {% if gpus %}
+            shm_size: 8g
+        {% endif %}
+        {% endfor %}
+        """,
+        "compose.yml.j2",
+    )
+    assert words(unit) == "--model ?{{ model }} --max-model-len 4096"
+    assert unit.span.line == 3
