@@ -313,6 +313,9 @@ def max_model_len_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]
     length, own = case.argument("max_model_len"), case.geometry.derived_max_model_len if case.geometry else None
     if argument is None or not isinstance(length, int) or length <= 0 or own is None or length >= own:
         return
+    request = case.plan.workload.request_tokens if case.plan.workload is not None else None
+    if request is not None and request > length:
+        return  # the requests do not fit at all, which is another finding
     claim = claims_capacity(argument.span)
     memory_claim = claims_memory(argument.span)
     if case.plan.gpu is not None or case.plan.gpu_memory_bytes is not None:
