@@ -41,7 +41,8 @@ class CacheLayout:
     backends: tuple[str, ...]
 
 
-KNOWN_FORMATS: Final = frozenset({"auto", *ELEMENT_BYTES})
+_FORMATS: Final = frozenset({"auto", *ELEMENT_BYTES})
+_UNPORTED_FORMATS: Final = frozenset({"octave_k3v3", "octave_k3v3_compact", "octave_k3v4", "ultraquant_4bit"})
 
 
 class UnknownFormatError(ValueError):
@@ -272,8 +273,10 @@ class _Layout:
 
     def build(self) -> CacheLayout:
         geometry = self.geometry
-        if self.cache_dtype not in KNOWN_FORMATS:
-            raise UnknownFormatError(f"the KV-cache format {self.cache_dtype} is not known")
+        if self.cache_dtype in _UNPORTED_FORMATS:
+            raise UnknownFormatError(f"the bytes of the KV-cache format {self.cache_dtype} are not known")
+        if self.cache_dtype not in _FORMATS:
+            raise RefusedError(f"--kv-cache-dtype {self.cache_dtype} is no format of vLLM")
         self._canonical_cache_dtype()
         self._choose_block_size()
         mode = "none"

@@ -35,7 +35,7 @@ from kvgate.capacity.settings import (
 from kvgate.capacity.spec import CacheSpec, RequestShape
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.architectures import served_releases
-from kvgate.models.drafts import draft_layers
+from kvgate.models.drafts import draft_layers, is_own_head
 from kvgate.models.geometry import Layer, ModelGeometry, UnknownModelError, read_geometry, without_latent
 from kvgate.models.model import Model
 from kvgate.source.text import Unresolved
@@ -262,8 +262,14 @@ class _Run:
     def _drafts(self, geometry: ModelGeometry, settings: Settings) -> tuple[Layer, ...]:
         if not settings.speculative or self.release.engine == "V0":
             return ()
+        draft = None
         try:
-            draft = read_geometry(self.draft) if self.draft is not None else None
+            if self.draft is not None:
+                try:
+                    draft = read_geometry(self.draft)
+                except UnknownModelError:
+                    if not is_own_head(settings.speculative):
+                        raise
             return draft_layers(geometry, settings.speculative, draft)
         except UnknownModelError as error:
             self.reasons.append(f"{error}: it is not counted, the pool is smaller")

@@ -99,15 +99,17 @@ def draft_layers(
     method = str(speculative.get("method") or "")
     if not speculative or method in TEXT_METHODS or method in HEAD_METHODS:
         return ()
-    if is_own_head(speculative) and draft is None:
-        return _own_heads(geometry)
+    if is_own_head(speculative):
+        # The head may stand in a checkpoint of its own, which has the configuration of the whole model.
+        own = draft is not None and draft.text_architecture in _HEADS
+        return _own_heads(geometry, draft if own and draft is not None else geometry)
     if draft is None:
         name = speculative.get("model") or "the draft model"
         raise UnknownModelError(f"the KV cache of {name} ({method or 'draft model'}) is not known")
     return tuple(replace(layer, index=geometry.num_layers + layer.index) for layer in draft.layers)
 
 
-def _own_heads(geometry: ModelGeometry) -> tuple[Layer, ...]:
+def _own_heads(target: ModelGeometry, geometry: ModelGeometry) -> tuple[Layer, ...]:
     heads = _HEADS.get(geometry.text_architecture)
     if heads is None:
         raise UnknownModelError(f"what the prediction layers of {geometry.text_architecture} keep is not known")
@@ -119,7 +121,7 @@ def _own_heads(geometry: ModelGeometry) -> tuple[Layer, ...]:
         return tuple(
             layer
             for index in range(count)
-            for layer in heads.maker({**text, "layer_types": None}, geometry.num_layers + index)
+            for layer in heads.maker({**text, "layer_types": None}, target.num_layers + index)
         )
     except MissingFieldError as error:
         raise UnknownModelError(f"config.json of {geometry.architecture} lacks {error.args[0]}") from None

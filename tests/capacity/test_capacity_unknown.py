@@ -176,3 +176,13 @@ def test_latent_attention_can_be_turned_off(predict: Predict) -> None:
     env = {"VLLM_MLA_DISABLE": "1"}
     assert predict(_V3, {}, env=env).kv_cache.bytes_per_token == 2 * 61 * 128 * 192 * 2
     assert predict(_V3, {}).kv_cache.bytes_per_token == 61 * 576 * 2
+
+
+def test_a_checkpoint_named_for_its_own_head_counts_that_head_alone(predict: Predict) -> None:
+    """``--speculative-config`` may repeat the model: its one prediction layer, not its 61 layers again."""
+    model = Model("v3", {**_V3, "num_nextn_predict_layers": 1}, "mapping")
+    speculative = {"method": "mtp", "model": "v3", "num_speculative_tokens": 1}
+    arguments = {"speculative_config": speculative, "kv_cache_memory_bytes": 40 << 30}
+    for draft in (None, model):
+        cache = predict(model, arguments, draft=draft).kv_cache
+        assert (cache.bytes_per_block, cache.basis) == (62 * 576 * 2 * 16, "exact")
