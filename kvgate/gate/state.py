@@ -22,22 +22,23 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.source.snapshot import Snapshot
 
-# Contents that no reader takes: not worth writing out of git's objects.
-_MEDIA: Final = frozenset({
+# Contents that no reader takes: media, archives, and languages in which nobody starts vLLM.
+_OF_NO_INTEREST: Final = frozenset({
     ".avi", ".bmp", ".dll", ".dylib", ".eot", ".exe", ".gif", ".gz", ".ico", ".jar", ".jpeg", ".jpg", ".mkv", ".mov",
-    ".mp3", ".mp4", ".onnx", ".otf", ".parquet", ".pdf", ".png", ".so", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
-    ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip", ".zst",
+    ".mp3", ".mp4", ".onnx", ".otf", ".parquet", ".pdf", ".png", ".pyc", ".so", ".tar", ".tgz", ".tif", ".tiff",
+    ".ttf", ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip", ".zst", ".adoc", ".c", ".cc",
+    ".cpp", ".cs", ".css", ".csv", ".cxx", ".h", ".hpp", ".htm", ".html", ".java", ".kt", ".less", ".lock", ".map",
+    ".md", ".php", ".po", ".proto", ".rb", ".rs", ".rst", ".scala", ".scss", ".snap", ".sql", ".sum", ".svg",
+    ".swift", ".tsv",
 })  # fmt: skip
-
-
 _MANIFESTS: Final = frozenset({".yaml", ".yml"})
 _STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|image:[^\n]*vllm", re.IGNORECASE)
 
 
 def is_of_no_interest(path: str) -> bool:
-    """Whether no reader takes a path: media, archives, other people's packages."""
+    """Whether no reader takes a path; writing it out of git's objects would only cost time."""
     *folders, name = path.split("/")
-    return os.path.splitext(name)[1].lower() in _MEDIA or not SKIPPED_DIRECTORIES.isdisjoint(folders)
+    return os.path.splitext(name)[1].lower() in _OF_NO_INTEREST or not SKIPPED_DIRECTORIES.isdisjoint(folders)
 
 
 @dataclass(frozen=True, slots=True)

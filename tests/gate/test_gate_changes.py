@@ -406,7 +406,11 @@ def test_arguments_of_the_front_end_change_nothing(base):
 
 
 def test_secrets_are_not_printed(base):
-    args = ("--max-model-len=16384", "--max-num-seqs=256", "--api-key=sk-very-secret-0123")
+    args = (
+        "--max-model-len=16384", "--max-num-seqs=256", "--api-key=sk-very-secret-0123",
+        "--otlp-traces-endpoint=https://me:very-secret-4567@traces.example.com",
+        "--served-model-name=sk-very-secret-0123",
+    )  # fmt: skip
     base.commit({"deploy/chat.yaml": base.server(args=args)})
     cause = causes(base.unit())["api_key"]
     assert (cause.before, cause.after) == (None, "***")

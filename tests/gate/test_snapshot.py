@@ -343,3 +343,17 @@ def test_objects_in_a_repository_with_sha256(repo, tmp_path):
     folder.mkdir()
     assert len(found.commit("HEAD")) == 64
     assert files(found.write_commit(found.commit("HEAD"), folder)) == {"a.yaml": b"one"}
+
+
+def test_what_a_reader_takes_is_of_interest():
+    from kvgate.gate.state import _OF_NO_INTEREST, is_of_no_interest
+    from kvgate.manifests.formats import format_of_name
+    from kvgate.prompt_files import SUFFIXES
+    from kvgate.ruleset.scene import BESIDE_SUFFIXES
+
+    assert {suffix for suffix in _OF_NO_INTEREST if format_of_name(f"a{suffix}") is not None} == set()
+    assert not _OF_NO_INTEREST & (SUFFIXES | BESIDE_SUFFIXES)
+    for name in (".kvgate/models/a__b/config.json", "deploy/.env", "values.yaml.j2", "args.txt", "run", ".gitignore"):
+        assert not is_of_no_interest(name)
+    assert is_of_no_interest("web/logo.PNG")
+    assert is_of_no_interest("web/node_modules/x/deploy.yaml")

@@ -35,7 +35,7 @@ def test_it_reads_the_whole_repository_once(hook):
     "path",
     [
         "deploy/chat.yaml", "compose.yml", "values.yaml.j2", "a.yaml.tmpl", "task.json", "run.sh", "bin/start", "run",
-        "Dockerfile", "docker/Dockerfile.gpu", "llm.dockerfile", "Containerfile", "Makefile", "justfile", "vllm.service",
+        "Dockerfile", "docker/Dockerfile.gpu", "llm.dockerfile", "Containerfile", "Makefile", "justfile", "a.service",
         "vllm.container", "start.bat", "start.ps1", ".env", "deploy/.env", ".env.prod", "prod.env", "app/rag.py",
         "kvgate.yaml", ".kvgate.yml", ".kvgate/models/a__b/config.json", ".kvgate/rules/mine.yaml", "job.sbatch",
     ],
