@@ -242,10 +242,11 @@ def _gpu(plan: ServingPlan) -> str | None:
 
 
 def _revision(plan: ServingPlan) -> str:
+    """What a name stands for, where the name is the same on both sides."""
     if plan.model is None:
         return f"{plan.model_reference} (unknown)"
-    revision = plan.model.revision[:12] if plan.model.revision else "its configuration"
-    return f"{plan.model_reference} ({plan.model.source}: {revision})"
+    parts = [plan.model.id or "", plan.model.source, (plan.model.revision or "")[:12]]
+    return f"{plan.model_reference} ({', '.join(part for part in parts if part and part != plan.model_reference)})"
 
 
 def _text(dest: str, value: Any) -> str | None:

@@ -31,6 +31,7 @@ from kvgate.gate.difference import (
 from kvgate.gate.match import Pair, match_units
 from kvgate.gate.policy import PolicyChange
 from kvgate.gate.rules import RULES, configured, gate_finding
+from kvgate.ruleset.case import Case
 from kvgate.ruleset.run import Judgement, Selection, judge
 from kvgate.ruleset.units import unit_report
 from kvgate.source.text import Span
@@ -113,6 +114,9 @@ def compare(comparison: Comparison) -> Difference:
     unknown = Severity.ERROR if comparison.policy.gate.on_unknown == "fail" else Severity.WARNING
     drafts = [found for unit, pair in zip(units, pairs, strict=True) for found in _unit_findings(unit, pair, unknown)]
     drafts += [finding for pair in pairs for finding in _declaration_findings(pair)]
+    drafts += [
+        finding for unit, pair in zip(units, pairs, strict=True) for finding in _word_findings(unit, pair, comparison)
+    ]
     drafts += [_policy_finding(change) for change in comparison.changes]
     drafts += [_suppression_finding(finding) for finding in findings.hidden]
     drafts = [finding for finding in drafts if finding.rule not in comparison.ignored]
@@ -186,9 +190,21 @@ def _unit_difference(
         _side(pair.head, after, measure(pair.head, after, yardstick, accepted=accepted)),
     )
     verdict, reason = _verdict(sides[0].capacity, sides[1].capacity, comparison.policy.gate.max_capacity_drop)
+    if pair.base.gpu is None and pair.head.gpu is None and sides[1].capacity.requests is None:
+        reason += "".join(f"; {words}" for words in _on_common_gpus(pair.base, pair.head, accepted))
     causes = find_causes(pair.base, pair.head, yardstick, accepted)
     levers = tuple(_levers(pair.head, sides, yardstick, causes)) if verdict in ("drop", "lower") else ()
     return UnitDifference(pair.match, pair.how, sides[0], sides[1], yardstick, verdict, reason, causes, levers)
+
+
+def _on_common_gpus(base: ServingPlan, head: ServingPlan, accepted: Mapping[str, str]) -> Iterator[str]:
+    """What the two sides would hold on GPUs that many have, where neither says which it runs on."""
+    for gpu in Case(base, None).common_gpus():
+        plans = [replace(plan, gpu=gpu, gpu_basis="assumed") for plan in (base, head)]
+        yardstick = yardstick_of(plans[0], plans[0].predict())
+        held = [measure(plan, plan.predict(), yardstick, accepted=accepted).requests for plan in plans]
+        if None not in held:
+            yield f"on {gpu.name} it would be {held[0]:,} -> {held[1]:,} requests"
 
 
 def _side(plan: ServingPlan, prediction: Prediction | None, capacity: Capacity) -> Side:
@@ -331,6 +347,28 @@ def _declaration_findings(pair: Pair) -> Iterator[Finding]:
         words = ", ".join(_declared_changes(name, before, after))
         message = f"the declared load changes ({words}): this change is judged by the base's"
         yield gate_finding("policy-changed-in-head", message, span, unit=pair.head.unit.id)
+
+
+def _word_findings(unit: UnitDifference, pair: Pair, comparison: Comparison) -> Iterator[Finding]:
+    """What is another machine or model only because the head's kvgate.yaml says so: no manifest can confirm it."""
+    if pair.base is None or pair.head is None:
+        return
+    said = {
+        name
+        for name in ("gpu", "vllm_version")
+        if (origin := pair.head.origins.get(name)) is not None and origin.words.startswith("kvgate.yaml")
+    }
+    reference = pair.head.model_reference
+    if reference is not None and reference == pair.base.model_reference:
+        mapped = [state.config.models.get(reference) for state in (comparison.base, comparison.head)]
+        said |= {"model"} if mapped[0] != mapped[1] else set()
+    for cause in unit.causes:
+        if cause.input in said:
+            message = (
+                f"kvgate.yaml of the head says {cause.name} {cause.before} -> {cause.after} for this server; it is "
+                "taken as it is, since no manifest says otherwise"
+            )
+            yield gate_finding("policy-changed-in-head", message, cause.span or _unit_line(pair.head), unit=unit.id)
 
 
 def _declared_changes(name: str, before: Any, after: Any) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Repo:
                 place.unlink()
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+            place.write_text(text, encoding="utf-8", newline="\n")
 
     def commit(self, files: dict[str, str | None], message: str = "change") -> str:
         self.write(files)

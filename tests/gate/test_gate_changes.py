@@ -370,6 +370,36 @@ def test_kvgate_yaml_describes_the_machine(repo):
     assert unit.causes[0].span is not None
     assert unit.causes[0].span.path == "kvgate.yaml"
     assert (unit.verdict, difference.gate.verdict) == ("drop", "fail")
+    repo.commit({"kvgate.yaml": config.format("NVIDIA H100 80GB HBM3")}, "and now a better one, by word alone")
+    difference = repo.diff()
+    (finding,) = difference.gate.findings
+    assert (difference.gate.verdict, finding.rule, finding.severity.value) == (
+        "pass", "policy-changed-in-head", "warning",
+    )  # fmt: skip
+    assert "kvgate.yaml of the head says GPU NVIDIA L4 -> NVIDIA H100" in finding.message
+
+
+def test_a_mapped_model_changes_by_word_alone(repo):
+    config = "version: 1\nmodels: {/models/chat: %s}\n"
+    text = repo.server(model="/models/chat")
+    repo.commit({"chat.yaml": text, "kvgate.yaml": config % "meta-llama/Llama-3.1-8B-Instruct"})
+    repo.commit({"kvgate.yaml": config % "Qwen/Qwen2.5-7B-Instruct"})
+    difference = repo.diff()
+    (cause,) = difference.units[0].causes
+    assert (cause.before, cause.after) == (
+        "/models/chat (meta-llama/Llama-3.1-8B-Instruct, bundled)", "/models/chat (Qwen/Qwen2.5-7B-Instruct, bundled)",
+    )  # fmt: skip
+    assert [finding.rule for finding in difference.gate.findings] == ["policy-changed-in-head"]
+
+
+def test_an_unknown_gpu_on_both_sides_is_compared_on_common_ones(repo):
+    text = repo.server().replace("nvidia.com/gpu.product: NVIDIA-GeForce-RTX-4090", "pool: a")
+    repo.commit({"chat.yaml": text})
+    repo.commit({"chat.yaml": text.replace("max-num-seqs=256", "max-num-seqs=1")})
+    (unit,) = repo.diff().units
+    assert unit.verdict == "incomparable"
+    # two replicas of one request each; the GPUs are those that kvgate shows where none is named
+    assert unit.reason.count("-> 2 requests") == 3
 
 
 def test_several_changes_at_once_add_up(base):

@@ -33,7 +33,7 @@ def merged(repo):
 
 
 def clone(repo, tmp_path, *options, name="clone"):
-    repo.git("clone", "--quiet", *options, f"file://{repo.root.as_posix()}", str(tmp_path / name), cwd=tmp_path)
+    repo.git("clone", "--quiet", *options, repo.root.as_uri(), str(tmp_path / name), cwd=tmp_path)
     return tmp_path / name
 
 
@@ -143,7 +143,7 @@ def test_a_shallow_clone_of_a_pull_request(repo, merged, pull_request, tmp_path,
     found = tmp_path / "runner"
     found.mkdir()
     repo.git("init", "--quiet", cwd=found)
-    repo.git("remote", "add", "origin", f"file://{repo.root.as_posix()}", cwd=found)
+    repo.git("remote", "add", "origin", repo.root.as_uri(), cwd=found)
     repo.git(
         "fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin",
         f"+{merge}:refs/remotes/pull/12/merge", cwd=found,

@@ -306,7 +306,7 @@ def test_a_partial_clone_without_the_objects_is_said_and_fetches_nothing(repo, t
     repo.git("config", "uploadpack.allowFilter", "true")
     clone = tmp_path / "partial"
     repo.git(
-        "clone", "--quiet", "--filter=blob:none", "--no-checkout", f"file://{repo.root.as_posix()}", str(clone),
+        "clone", "--quiet", "--filter=blob:none", "--no-checkout", repo.root.as_uri(), str(clone),
         cwd=tmp_path,
     )  # fmt: skip
     found = Repository.find(clone, repo.environ)

@@ -354,6 +354,20 @@ def test_every_requirement_has_hashes():
     assert "http" not in text.replace("httpcore", "").replace("httpx", "")
 
 
+def test_the_requirements_are_those_of_the_project():
+    import tomllib
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    text = (ROOT / ".github/requirements.txt").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==([^\s;\\]+)", text, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["github"]]
+    for requirement in map(Requirement, [*needed, *project["build-system"]["requires"]]):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
 @pytest.mark.packaging
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_the_install_step_in_a_clean_environment(runner):
