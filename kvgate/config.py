@@ -110,11 +110,16 @@ class UnitConfig:
 
 @record
 class RuleConfig:
-    """``severity`` None keeps the rule's own; ``off`` switches it off."""
+    """What kvgate.yaml says of a rule.
+
+    ``severity`` None keeps the rule's own; ``off`` switches it off; ``params`` are the rule's own options, which it
+    checks itself.
+    """
 
     span: Span
     off: bool = False
     severity: SeverityName | None = None
+    params: Mapping[str, Node] = field(default_factory=dict)
 
 
 @record
@@ -333,10 +338,14 @@ class _Reader:
                     severity = _choice(value, ("error", "warning", "info"), also=("off",))
                     rules[entry.key.value] = RuleConfig(value.span, severity=severity)
                 continue
-            fields = _fields(
-                value, entry.key.value, {"severity": lambda inner: _choice(inner, ("error", "warning", "info"))}
+            if not isinstance(value, YamlMapping):
+                raise ConfigError(f"{entry.key.value}: a severity or a mapping expected, got a list", value.span)
+            severity = value.get("severity")
+            rules[entry.key.value] = RuleConfig(
+                value.span,
+                severity=_choice(severity, ("error", "warning", "info")) if severity is not None else None,
+                params={one.key.value: one.value for one in value.items() if one.key.value != "severity"},
             )
-            rules[entry.key.value] = RuleConfig(value.span, severity=fields.get("severity"))
         return rules
 
 

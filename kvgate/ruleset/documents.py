@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import textwrap
 from collections.abc import Iterator
@@ -127,6 +128,17 @@ def _explained(rule: Rule) -> Iterator[str]:
         yield ""
         yield "Condition (CEL; kvgate rules --facts lists the facts)"
         yield from (f"  {line}" for line in textwrap.wrap(rule.condition.text, WIDTH - 2, break_long_words=False))
+    options = dataclasses.fields(rule.params) if rule.check is not None else ()
+    if options:
+        yield ""
+        yield f"Options (kvgate.yaml, rules: {{{rule.id}: {{...}}}})"
+        for option in options:
+            yield f"  {option.name}: {_option(getattr(rule.params, option.name))}"
+    if rule.fix is not None:
+        yield ""
+        yield "Fix"
+        words = "made by kvgate check --fix" if rule.fix.safe else "suggested only"
+        yield f"  {rule.fix.edit.replace('-', ' ')} ({words})"
     for heading, examples in (("Before", rule.bad), ("After, or harmless", rule.good)):
         for example in examples:
             yield ""
@@ -138,6 +150,10 @@ def _explained(rule: Rule) -> Iterator[str]:
         yield from (f"  {reference}" for reference in rule.references)
     yield ""
     yield f"Suppress it with `# kvgate: ignore[{rule.id}] reason` on its line or the line above."
+
+
+def _option(value: Any) -> str:
+    return json.dumps(value) if not isinstance(value, tuple) else json.dumps(list(value))
 
 
 def _plain(text: str) -> str:

@@ -22,6 +22,7 @@ from kvgate.source.yaml_tree import is_null
 
 if TYPE_CHECKING:
     from kvgate.engine.images import Image
+    from kvgate.ruleset.host import ProbeKind
 
 Getter = Callable[[Case, Bound], Any]
 
@@ -111,6 +112,50 @@ def _container_gpus(case: Case, bound: Bound) -> int | None:
             if count is not None:
                 return count
     return None
+
+
+def _names(find: str) -> Getter:
+    """Names of the objects around a unit (:class:`kvgate.manifests.objects.Objects`)."""
+
+    def get(case: Case, bound: Bound) -> list[str]:
+        if not case.host.is_object:
+            return []
+        return [found.name for found in getattr(case.scene.objects, find)(case.unit)]
+
+    return get
+
+
+def _service_types(case: Case, bound: Bound) -> list[str]:
+    if not case.host.is_object:
+        return []
+    return [found.text("spec", "type") or "ClusterIP" for found in case.scene.objects.services(case.unit)]
+
+
+def _scaled_on(case: Case, bound: Bound) -> list[str]:
+    """Names or queries of the metrics that autoscalers of the unit watch."""
+    from kvgate.ruleset.checks.autoscaling import watched
+
+    if not case.host.is_object:
+        return []
+    scalers = case.scene.objects.autoscalers(case.unit)
+    return [" ".join(metric.text.split()) for scaler in scalers for metric in watched(scaler)]
+
+
+def _memory_limit(case: Case, bound: Bound) -> int | None:
+    limit = case.host.memory_limit
+    return int(limit.value) if limit is not None and limit.value is not None else None
+
+
+def _probe_budget(kind: ProbeKind) -> Getter:
+    def get(case: Case, bound: Bound) -> float | None:
+        probe = case.host.probe(kind)
+        return probe.budget_seconds if probe is not None else None
+
+    return get
+
+
+def _mount_paths(case: Case, bound: Bound) -> list[str]:
+    return [mount.target for mount in case.host.mounts]
 
 
 def _is_built(case: Case, bound: Bound) -> bool:
@@ -242,6 +287,31 @@ _OWN: Final = (
         "resource names of its GPU requests",
         (),
         lambda c, b: [request.resource for request in c.unit.gpu_requests],
+    ),
+    Fact("unit.services", "list", False, "names of the Services that lead to it", (), _names("services")),
+    Fact("unit.service_types", "list", False, "their types: ClusterIP, NodePort, LoadBalancer", (), _service_types),
+    Fact("unit.routes", "list", False, "names of the Ingresses and routes to those Services", (), _names("routes")),
+    Fact("unit.inference_pools", "list", False, "names of the InferencePools that take it", (), _names("pools")),
+    Fact("unit.autoscalers", "list", False, "names of the autoscalers that scale it", (), _names("autoscalers")),
+    Fact("unit.scaled_on", "list", False, "metrics or queries that those autoscalers watch", (), _scaled_on),
+    Fact("unit.network_policies", "list", False, "names of the NetworkPolicies for it", (), _names("policies")),
+    Fact("unit.mount_paths", "list", False, "paths in the container at which volumes are mounted", (), _mount_paths),
+    Fact("unit.memory_limit_bytes", "int", True, "memory limit of the container in bytes", (), _memory_limit),
+    Fact(
+        "unit.startup_seconds",
+        "double",
+        True,
+        "seconds after which its startup probe gives up",
+        (),
+        _probe_budget("startup"),
+    ),
+    Fact(
+        "unit.liveness_seconds",
+        "double",
+        True,
+        "seconds after its start at which its liveness probe gives up at the earliest",
+        (),
+        _probe_budget("liveness"),
     ),
     Fact("unit.container_gpus", "int", True, "GPUs that the container itself requests", (), _container_gpus),
     Fact(

@@ -166,6 +166,26 @@ def read_rule(file: SourceFile, *, builtin: bool = False, thorough: bool = True)
     return _Reader(file, builtin, thorough).rule(stream.documents[0])
 
 
+def with_options(rule: Rule, options: Mapping[str, Node], span: Span) -> Rule:
+    """A rule with some of its check's parameters set by kvgate.yaml.
+
+    Raises:
+        RuleError: it has no such option, or the value is of another type.
+    """
+    if not options:
+        return rule
+    known = {field.name for field in dataclasses.fields(rule.params)} if rule.check is not None else set()
+    hints = typing.get_type_hints(type(rule.params)) if known else {}
+    reader = _Reader(span.file, builtin=False, thorough=True)
+    values: dict[str, Any] = {}
+    for name, node in options.items():
+        if name not in known:
+            listed = f"; known: severity, {', '.join(sorted(known))}" if known else "; it takes a severity only"
+            raise RuleError(f'the rule "{rule.id}" has no option "{name}"{_near(name, known) or listed}', node.span)
+        values[name] = reader.typed(node, hints[name], name)
+    return dataclasses.replace(rule, params=dataclasses.replace(rule.params, **values))
+
+
 class _Reader:
     def __init__(self, file: SourceFile, builtin: bool, thorough: bool) -> None:
         self.file = file

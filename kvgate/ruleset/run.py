@@ -23,7 +23,7 @@ from kvgate.ruleset.case import Case
 from kvgate.ruleset.certainty import Bound, Certainty, Input, certainty_of, severity_of
 from kvgate.ruleset.checks import checks
 from kvgate.ruleset.facts import UnitFacts, find_fact
-from kvgate.ruleset.load import RuleSet
+from kvgate.ruleset.load import RuleSet, with_options
 from kvgate.ruleset.locate import locate, unit_line
 from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Scope, Status
 from kvgate.ruleset.scene import Scene
@@ -113,6 +113,8 @@ def select_rules(rules: RuleSet, selection: Selection) -> dict[str, tuple[Rule, 
         severity = rule.severity
         if config_of_rule is not None and config_of_rule.severity is not None:
             severity = Severity(config_of_rule.severity)
+        if config_of_rule is not None and config_of_rule.params:
+            rule = with_options(rule, config_of_rule.params, config_of_rule.span)  # noqa: PLW2901
         found[rule.id] = rule, severity
     return found
 
