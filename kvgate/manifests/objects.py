@@ -27,7 +27,7 @@ KINDS: Final = (
     "PodDisruptionBudget", "NetworkPolicy", "PrometheusRule", "ConfigMap", "AuthorizationPolicy", "SecurityPolicy",
     "PodMonitor", "ServiceMonitor", "VerticalPodAutoscaler", "Secret", "ClusterPolicy", "NodePool", "Provisioner",
 )  # fmt: skip
-_KIND_LINE: Final = re.compile(r"(?m)^\s*[\"']?kind[\"']?\s*:\s*[\"']?(" + "|".join(KINDS) + r")\b")
+_KIND: Final = re.compile(r"\bkind[\"']?\s*:\s*[\"']?(?:" + "|".join(KINDS) + r")\b")
 
 
 @record
@@ -100,7 +100,7 @@ class Objects:
 
     def _read(self) -> Iterator[ClusterObject]:
         for file in self.tree.files.values():
-            if not file.path.endswith((".yaml", ".yml", ".json")) or not _KIND_LINE.search(file.text):
+            if not file.path.endswith((".yaml", ".yml", ".json")) or not _KIND.search(file.text):
                 continue
             if is_go_template(file.text):
                 continue
