@@ -226,3 +226,71 @@ def test_loading_without_looking_closely_gives_the_same_rules() -> None:
         if rule.condition is not None:
             assert other.condition is not None
             assert other.condition.names == rule.condition.names
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+
+def probed(budget: int) -> str:
+    return (
+        MANIFEST + f"      startupProbe: {{tcpSocket: {{port: 8000}}, periodSeconds: 1, failureThreshold: {budget}}}\n"
+    )
+
+
+def test_an_option_of_kvgate_yaml_reaches_the_check(tmp_path: Path) -> None:
+    # 14.2 GiB at 0.15 GB/s take 102 s, and 60 s whatever the size; four times as fast it is 85 s
+    config = "version: 1\nrules: {startup-probe-too-short: {slow_gb_per_second: 0.6, severity: error}}\n"
+    slow = check(tmp_path, probed(120), preview=True)
+    fast = check(tmp_path, probed(120), config, preview=True)
+    assert of_rule(slow, "startup-probe-too-short")
+    assert not of_rule(fast, "startup-probe-too-short")
+    (short,) = of_rule(check(tmp_path, probed(20), config, preview=True), "startup-probe-too-short")
+    assert short.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("{startup-probe-too-short: {slow_gb_second: 0.6}}", 'did you mean "slow_gb_per_second"'),
+        ("{startup-probe-too-short: {fixed_seconds: soon}}", 'the parameter "fixed_seconds" is of type float'),
+        ("{image-not-pinned: {most: 3}}", "it takes a severity only"),
+    ],
+)
+def test_a_wrong_option_is_refused_at_its_place(tmp_path: Path, options: str, words: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        check(tmp_path, config=f"version: 1\nrules: {options}\n", preview=True)
+    assert words in str(caught.value)
+    assert "kvgate.yaml:2:" in str(caught.value)
+
+
+# -- the objects around it -----------------------------------------------------------------------------------------
+
+SERVICE = "---\napiVersion: v1\nkind: Service\nmetadata: {name: front}\nspec: {type: NodePort, selector: {app: chat}}\n"
+
+
+def test_conditions_see_the_objects_around_a_server(tmp_path: Path) -> None:
+    folder = tmp_path / ".kvgate" / "rules"
+    folder.mkdir(parents=True)
+    (folder / "too-many-replicas.yaml").write_text(
+        USER_RULE % "unit.services == ['front'] && 'NodePort' in unit.service_types && size(unit.autoscalers) == 0"
+    )
+    labelled = MANIFEST.replace("{name: chat}", "{name: chat, labels: {app: chat}}")
+    assert check(tmp_path, labelled + SERVICE, select=("ours",)).findings
+    assert not check(tmp_path, labelled, select=("ours",)).findings
+
+
+def test_a_crash_over_the_whole_tree_is_placed_at_its_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(scene: object, params: object) -> list[object]:
+        raise ZeroDivisionError("in the check")
+
+    known = dict(checks_module.checks())
+    broken = Check("shared-gpu", crash, known["shared-gpu"].params, (), "tree", "")  # type: ignore[arg-type]
+    monkeypatch.setitem(checks_module.checks(), "shared-gpu", broken)  # type: ignore[arg-type]
+    report = check(tmp_path, preview=True)
+    (error,) = report.errors
+    assert (error.rule, error.unit) == ("gpu-shared-by-servers", None)
+    assert error.where is not None
+    assert error.where.line == 1
+    assert of_rule(report, "unknown-engine-flag")
