@@ -12,6 +12,7 @@ from kvgate.records import record
 from kvgate.source.text import SourceFile, words_of_command_line
 
 if TYPE_CHECKING:
+    from kvgate.capacity.levers import Lever
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
     from kvgate.engine.logs import ServerLog
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kvgate.gate.difference import Difference
     from kvgate.gate.event import Event
     from kvgate.gate.pipeline import DiffOptions
+    from kvgate.hardware.gpu import Gpu
     from kvgate.manifests.collect import Collection
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
@@ -73,7 +75,7 @@ def predict(
         raise InputError("args: a list of words expected, not one text")
     if gpu_memory_bytes is not None and gpu_memory_bytes <= 0:
         raise InputError(f"gpu_memory_bytes: a positive number expected, got {gpu_memory_bytes}")
-    return _predict(
+    prediction, _ = _predict(
         _find_model(model, Path(), online=False, environ={}),
         args,
         gpu=gpu,
@@ -84,6 +86,7 @@ def predict(
         workload=_workload(workload),
         context=ModelContext(Path()),
     )
+    return prediction
 
 
 def _workload(workload: Workload | Mapping[str, Any] | None) -> Workload | None:
@@ -139,7 +142,8 @@ def _predict(
     workload: Workload | None,
     context: ModelContext,
     kv_cache_tokens: int | None = None,
-) -> Prediction:
+) -> tuple[Prediction, Callable[[], Sequence[Lever]]]:
+    """The prediction, and what would let the server hold more for whoever asks."""
     from kvgate.capacity.predict import predict_capacity
     from kvgate.engine.arguments import parse_arguments
     from kvgate.engine.releases import newest_release, resolve_version
@@ -162,23 +166,43 @@ def _predict(
     if gpu and found is None:
         reasons.append(explain_gpu(gpu))
     values = usable_values(parsed)
-    prediction = predict_capacity(
-        model,
-        values,
-        version=version,
-        version_basis=version_basis,
-        gpu=found,
-        gpu_count=_ranks(values),
-        gpu_memory_bytes=gpu_memory_bytes,
-        gpu_basis="declared" if found or gpu_memory_bytes else "unknown",
-        env=env,
-        workload=workload,
-        weight_bytes=weight_bytes,
-        kv_cache_tokens=kv_cache_tokens,
-        draft=find_draft(values, {}, context),
-    )
-    prediction = with_refusals(prediction, parsed)
-    return replace(prediction, reasons=(*prediction.reasons, *reasons)) if reasons else prediction
+    draft = find_draft(values, {}, context)
+
+    def run(changes: Mapping[str, Any]) -> Prediction:
+        changed = {**values, **changes}
+        return predict_capacity(
+            model,
+            changed,
+            version=version,
+            version_basis=version_basis,
+            gpu=found,
+            gpu_count=_ranks(changed),
+            gpu_memory_bytes=gpu_memory_bytes,
+            gpu_basis="declared" if found or gpu_memory_bytes else "unknown",
+            env=env,
+            workload=workload,
+            weight_bytes=weight_bytes,
+            kv_cache_tokens=kv_cache_tokens,
+            draft=draft,
+        )
+
+    prediction = with_refusals(run({}), parsed)
+    if reasons:
+        prediction = replace(prediction, reasons=(*prediction.reasons, *reasons))
+    return prediction, lambda: _levers(prediction, run, found, model)
+
+
+def _levers(
+    prediction: Prediction, run: Callable[[Mapping[str, Any]], Prediction], gpu: Gpu | None, model: Model
+) -> Sequence[Lever]:
+    from kvgate.capacity.levers import find_levers
+    from kvgate.models.geometry import UnknownModelError, read_geometry
+
+    try:
+        geometry = read_geometry(model)
+    except UnknownModelError:
+        geometry = None
+    return find_levers(prediction, run, gpu=gpu, geometry=geometry)
 
 
 def _ranks(values: Mapping[str, Any]) -> int | None:
@@ -194,9 +218,9 @@ def _ranks(values: Mapping[str, Any]) -> int | None:
 
 def predict_command(
     model: str, args: Sequence[str], options: Mapping[str, Any], environ: Mapping[str, str]
-) -> Prediction:
+) -> tuple[Prediction, Callable[[], Sequence[Lever]]]:
     """``kvgate predict``: the model from the tree, the cache, a card or (online) the Hub; kvgate.yaml's values where
-    no option says otherwise.
+    no option says otherwise. Also gives what would let the server hold more, for whoever asks.
 
     Raises:
         KvgateError: see :func:`predict`; also an unusable kvgate.yaml.
@@ -745,7 +769,9 @@ def summary_sentence(report: Report) -> str:
     return sentence(report)
 
 
-def render_prediction(prediction: Prediction, form: str, *, verbose: bool) -> str:
+def render_prediction(
+    prediction: Prediction, form: str, *, verbose: bool, levers: Callable[[], Sequence[Lever]] = tuple
+) -> str:
     """A prediction as text or JSON.
 
     Raises:
@@ -758,7 +784,7 @@ def render_prediction(prediction: Prediction, form: str, *, verbose: bool) -> st
     if form == "text":
         from kvgate.report.waterfall import render_prediction as render
 
-        return render(prediction, verbose=verbose)
+        return render(prediction, verbose=verbose, levers=levers())
     raise InputError(f"predict prints text or json, not {form}")
 
 
@@ -816,6 +842,7 @@ def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
     """
     from kvgate import __version__
     from kvgate.gate.pipeline import diff_trees
+    from kvgate.gate.state import Checking
 
     if options.gpu:
         from kvgate.hardware.catalogue import explain_gpu, find_gpu
@@ -823,7 +850,7 @@ def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
         if find_gpu(options.gpu) is None:
             raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
     asked = replace(options, vllm_version=_release(options.vllm_version), version=__version__)
-    return diff_trees(paths, asked, judge_state)
+    return diff_trees(paths, asked, Checking(read=_read, judge=judge_state))
 
 
 def read_event(environ: Mapping[str, str]) -> Event | None:

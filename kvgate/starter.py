@@ -246,7 +246,6 @@ repos:
         entry: kvgate check
         language: python
         additional_dependencies: [kvgate=={version}]
-        files: \\.(ya?ml|env|sh)$
         pass_filenames: false
         require_serial: true
 """

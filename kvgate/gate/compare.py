@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.findings.baseline import apply_baseline
 from kvgate.findings.finding import Finding, InternalError, Location, Severity, Unchecked
@@ -37,13 +37,9 @@ from kvgate.ruleset.units import unit_report
 from kvgate.source.text import Span
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvgate.capacity.prediction import Prediction
     from kvgate.config import Config
-    from kvgate.gate.state import State
-    from kvgate.manifests.collect import Collection as CollectedFiles
-    from kvgate.manifests.unit import Reading
+    from kvgate.gate.state import Judge, State
     from kvgate.plan import ServingPlan
     from kvgate.ruleset.load import RuleSet
     from kvgate.ruleset.model import Scope
@@ -51,22 +47,6 @@ if TYPE_CHECKING:
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 # A share computed from whole requests must not fail by the last bit of a float.
 _ROUNDING: Final = 1e-9
-
-
-class Judge(Protocol):
-    """What the rules say of everything in a state, as ``kvgate check`` asks them, and what could not be judged."""
-
-    def __call__(
-        self,
-        rules: RuleSet,
-        selection: Selection,
-        predicted: Sequence[tuple[ServingPlan, Prediction | None]],
-        collection: CollectedFiles,
-        reading: Reading,
-        config: Config,
-        paths: Sequence[Path],
-        /,
-    ) -> tuple[Judgement, list[Unchecked]]: ...
 
 
 @dataclass(frozen=True, slots=True)

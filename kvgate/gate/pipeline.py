@@ -14,13 +14,13 @@ from kvgate.config import ConfigError
 from kvgate.engine.secrets import find_secrets, redact
 from kvgate.errors import KvgateError
 from kvgate.findings.baseline import BaselineError, read_baseline
-from kvgate.gate.compare import Comparison, Judge, compare
+from kvgate.gate.compare import Comparison, compare
 from kvgate.gate.difference import Difference, redacted
 from kvgate.gate.event import Event
 from kvgate.gate.policy import configuration_changes, folder_changes, overlay_folder, under_policy_of
 from kvgate.gate.revisions import choose_revisions
 from kvgate.gate.rules import RULES as GATE_RULES
-from kvgate.gate.state import State, find_configuration, is_of_no_interest, read_state
+from kvgate.gate.state import Checking, State, find_configuration, is_of_no_interest, read_state
 from kvgate.plan import PlanOverrides
 from kvgate.ruleset.load import load_rules
 from kvgate.ruleset.run import Selection
@@ -72,14 +72,14 @@ class DiffOptions:
     version: str = ""
 
 
-def diff_trees(paths: Sequence[Path], options: DiffOptions, judge: Judge) -> Difference:
+def diff_trees(paths: Sequence[Path], options: DiffOptions, checking: Checking) -> Difference:
     """Compare two states of the repository that the current folder is in.
 
     Paths in the result are relative to the folder of the base's kvgate.yaml (else of the head's, else to the current
     one).
 
     Args:
-        judge: what the rules say of a state, as ``kvgate check`` asks them.
+        checking: how one state is read and judged.
 
     Raises:
         KvgateError: there is no repository, a revision cannot be reached, a path lies outside, kvgate.yaml or a rule
@@ -97,7 +97,7 @@ def diff_trees(paths: Sequence[Path], options: DiffOptions, judge: Judge) -> Dif
             if not any((snapshot.folder / path).exists() for snapshot in (before, after)):
                 raise DiffError(f"{shown}: neither the base nor the head has such a file or directory")
         trees = _Trees(repository, here.relative_to(repository.top), before, after)
-        return _compare(trees, (base, head), named, options, judge)
+        return _compare(trees, (base, head), named, options, checking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _inside(repository: Repository, here: Path, path: Path) -> Path:
 
 
 def _compare(
-    trees: _Trees, revisions: tuple[Revision, Revision], named: Sequence[Path], options: DiffOptions, judge: Judge
+    trees: _Trees, revisions: tuple[Revision, Revision], named: Sequence[Path], options: DiffOptions, checking: Checking
 ) -> Difference:
     policy = _configuration(trees, trees.base, options.config)
     own = _configuration(trees, trees.head, options.config)
@@ -147,6 +147,7 @@ def _compare(
             snapshot,
             [snapshot.folder / path for path in named],
             config,
+            checking.read,
             overrides=overrides,
             online=online,
             environ=options.environ,
@@ -162,7 +163,7 @@ def _compare(
             head_revision=revisions[1],
             policy=policy,
             rules=load_rules(policy.root, thorough=False),
-            judge=judge,
+            judge=checking.judge,
             selection=Selection(
                 select=options.select,
                 ignore=tuple(name for name in options.ignore if name not in GATE_RULES),

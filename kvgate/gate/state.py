@@ -8,18 +8,19 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kvgate.config import Config, find_config, load_config
 from kvgate.findings.finding import InternalError, Unchecked
-from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut, collect
-from kvgate.manifests.read import read_tree
+from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut
 from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction
     from kvgate.manifests.collect import Collection
     from kvgate.manifests.unit import Reading
+    from kvgate.ruleset.load import RuleSet
+    from kvgate.ruleset.run import Judgement, Selection
     from kvgate.source.snapshot import Snapshot
 
 # Contents that no reader takes: media, archives, and languages in which nobody starts vLLM.
@@ -39,6 +40,36 @@ def is_of_no_interest(path: str) -> bool:
     """Whether no reader takes a path; writing it out of git's objects would only cost time."""
     *folders, name = path.split("/")
     return os.path.splitext(name)[1].lower() in _OF_NO_INTEREST or not SKIPPED_DIRECTORIES.isdisjoint(folders)
+
+
+class Read(Protocol):
+    """Collects and reads files, as ``kvgate check`` does."""
+
+    def __call__(self, paths: Sequence[Path], config: Config, /) -> tuple[Collection, Reading]: ...
+
+
+class Judge(Protocol):
+    """What the rules say of everything in a state, as ``kvgate check`` asks them, and what could not be judged."""
+
+    def __call__(
+        self,
+        rules: RuleSet,
+        selection: Selection,
+        predicted: Sequence[tuple[ServingPlan, Prediction | None]],
+        collection: Collection,
+        reading: Reading,
+        config: Config,
+        paths: Sequence[Path],
+        /,
+    ) -> tuple[Judgement, list[Unchecked]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """How ``kvgate check`` reads and judges one state of a tree; a comparison does it twice."""
+
+    read: Read
+    judge: Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +131,7 @@ def read_state(
     snapshot: Snapshot,
     paths: Sequence[Path],
     config: Config,
+    read: Read,
     *,
     overrides: PlanOverrides,
     online: bool,
@@ -113,10 +145,9 @@ def read_state(
     """
     root = config.root
     paths = tuple(path for path in paths if path.exists())
-    collection = collect(paths, root, exclude=config.exclude)
+    collection, reading = read(paths, config)
     left_out = [*collection.left_out, *_left_out_by_git(snapshot, root, paths)]
     collection = replace(collection, left_out=tuple(left_out))
-    reading = read_tree(collection.files, root, named=collection.named)
     context = ModelContext(root=root, online=online, environ=environ)
     plans = [make_plan(unit, config, overrides, context) for unit in reading.units]
     unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]

@@ -38,10 +38,23 @@ def test_it_reads_the_whole_repository_once(hook):
         "Dockerfile", "docker/Dockerfile.gpu", "llm.dockerfile", "Containerfile", "Makefile", "justfile", "a.service",
         "vllm.container", "start.bat", "start.ps1", ".env", "deploy/.env", ".env.prod", "prod.env", "app/rag.py",
         "kvgate.yaml", ".kvgate.yml", ".kvgate/models/a__b/config.json", ".kvgate/rules/mine.yaml", "job.sbatch",
+        "web/client.ts", "prometheus/alerts.rules", "prompts/rag.jinja", "log.jsonl", "nginx.conf", "pyproject.toml",
     ],
 )  # fmt: skip
 def test_what_can_change_a_verdict_triggers_it(hook, path):
     assert re.search(hook["files"], path)
+
+
+def test_every_kind_of_file_that_is_read_triggers_it(hook):
+    from kvgate.manifests.formats import format_of_name
+    from kvgate.prompt_files import SUFFIXES
+    from kvgate.ruleset.scene import BESIDE_SUFFIXES
+
+    endings = re.findall(r"\.[a-z0-9]+", (ROOT / "kvgate/manifests/formats.py").read_text(encoding="utf-8"))
+    read = {f"a{ending}" for ending in endings if format_of_name(f"a{ending}") is not None}
+    assert len(read) > 10
+    for name in (*read, *(f"a{suffix}" for suffix in SUFFIXES | BESIDE_SUFFIXES)):
+        assert re.search(hook["files"], name), name
 
 
 @pytest.mark.parametrize("path", ["README.md", "logo.png", "src/main.rs", "a.yaml.bak", "notes.txt", "x.lock", "a.pyc"])
