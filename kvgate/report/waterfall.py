@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kvgate.capacity.levers import Lever
 from kvgate.capacity.prediction import Prediction, Quantity
 
 GIB: Final = 2**30
@@ -32,9 +33,12 @@ def _gib_span(quantity: Quantity) -> str:
     return span(quantity.low / GIB, quantity.high / GIB, decimals=2)
 
 
-def render_prediction(prediction: Prediction, *, verbose: bool = False) -> str:
-    """The whole prediction, one fact a line, plain text."""
-    return "\n".join(_lines(prediction, verbose)) + "\n"
+def render_prediction(prediction: Prediction, *, verbose: bool = False, levers: Sequence[Lever] = ()) -> str:
+    """The whole prediction, one fact a line, plain text, and what would let the server hold more."""
+    lines = list(_lines(prediction, verbose))
+    if levers:
+        lines += ["", "what would hold more:", *(f"  {lever}" for lever in levers)]
+    return "\n".join(lines) + "\n"
 
 
 def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:

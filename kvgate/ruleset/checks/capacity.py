@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kvgate.hardware.gpu import Gpu
 
 _POOL: Final[tuple[Input, ...]] = ("prediction", "vllm_version", "gpu", "model")
+#: Levers that a message names; `kvgate predict` lists them all.
+_SHOWN_LEVERS: Final = 4
 _LOAD: Final[tuple[Input, ...]] = (*_POOL, "workload")
 
 
@@ -45,21 +47,22 @@ def _no_room(prediction: Prediction | None) -> bool:
     return available is not None and available <= 0
 
 
-def _fp8_lever(case: Case, demanded: int) -> str:
-    """What an fp8 KV cache would sustain, where the GPU can have one; empty where it would not help."""
-    gpu = case.plan.gpu
-    cache = case.prediction.kv_cache if case.prediction is not None else None
-    if gpu is None or cache is None or (gpu.compute_capability or (0, 0)) < (8, 9):
+def _levers(case: Case, demanded: int) -> str:
+    """The changes that help most, each with what the deployment would then sustain; empty where none does."""
+    from kvgate.capacity.levers import find_levers
+
+    if case.prediction is None:
         return ""
-    if not cache.dtype or cache.dtype.startswith(("fp8", "int8", "nvfp4", "int4", "turbo", "ultra", "octave")):
-        return ""
-    sustained = sustained_at(case.predict(changes={"kv_cache_dtype": "fp8"}), Bound.ESTIMATE)
-    now = sustained_at(case.prediction, Bound.ESTIMATE)
-    if sustained is None or now is None or sustained <= now:
-        return ""
-    total = sustained * case.replicas_held()
-    enough = "" if total < demanded else ", enough"
-    return f" An fp8 KV cache (--kv-cache-dtype fp8) would sustain {amount(total)}{enough}."
+    times = case.replicas_held()
+    words = ""
+    found = find_levers(
+        case.prediction, lambda changes: case.predict(changes=changes), gpu=case.plan.gpu, geometry=case.geometry
+    )
+    for lever in found[:_SHOWN_LEVERS]:
+        total = lever.sustained * times
+        change = lever.change[0].upper() + lever.change[1:]
+        words += f" {change} would sustain {amount(total)}{'' if total < demanded else ', enough'}."
+    return words
 
 
 @check(
@@ -102,7 +105,7 @@ def peak_concurrency(case: Case, params: NoParams) -> Iterator[Draft]:
     factors = [(plan.replicas, "replica"), (ranks, "data-parallel rank")]
     parts = [plural(count, noun) for count, noun in factors if count > 1]
     admitted = prediction.concurrency.admitted if prediction.concurrency is not None else None
-    levers = _fp8_lever(case, demanded)
+    levers = _levers(case, demanded)
     needed = -(-demanded // (sustained * ranks)) if sustained else None
     queue = case.argument("max_num_queued_reqs")
     held_back = min(admitted if admitted is not None else demanded, -(-demanded // times))
