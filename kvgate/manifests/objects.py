@@ -80,7 +80,7 @@ class Objects:
     """Every object of a tree, read when it is first asked for.
 
     Args:
-        tree: files of the run; Go templates among them are not read.
+        tree: files of the run.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -102,9 +102,7 @@ class Objects:
         for file in self.tree.files.values():
             if not file.path.endswith((".yaml", ".yml", ".json")) or not _KIND.search(file.text):
                 continue
-            if is_go_template(file.text):
-                continue
-            for document in self.tree.stream(file).documents:
+            for document in self._documents(file):
                 for item in expand_list(document):
                     kind = text_at(item, "kind")
                     if isinstance(item, YamlMapping) and kind in KINDS and node_at(item, "apiVersion") is not None:
@@ -119,6 +117,18 @@ class Objects:
                             file=file,
                             span=place.span if place is not None else item.span,
                         )
+
+    def _documents(self, file: SourceFile) -> list[Node]:
+        """The documents of a file; of a chart's template as far as its text and the values at hand allow."""
+        if not is_go_template(file.text):
+            return self.tree.stream(file).documents
+        from kvgate.manifests.helm.chart import render_statically
+        from kvgate.manifests.helm.go_template import TemplateError
+
+        try:
+            return list(render_statically(self.tree, file).documents)
+        except TemplateError:
+            return []
 
     # -- what belongs to a unit ------------------------------------------------------------------------------------
 

@@ -136,12 +136,37 @@ class Host:
         """A Kubernetes object, plain or custom."""
         return not self.is_compose and node_at(self.unit.document, "kind") is not None
 
+    @property
+    def is_values(self) -> bool:
+        """Values of a Helm chart, from which its templates make the objects."""
+        return self.unit.kind in ("helm-values", "HelmRelease")
+
+    @property
+    def values(self) -> tuple[Node, ...]:
+        """For values of a chart, the mappings that may speak of the server: its own, then the whole file's."""
+        if not self.is_values:
+            return ()
+        own = self.node
+        whole = self.unit.document
+        if self.unit.kind == "HelmRelease":
+            whole = node_at(whole, "spec", "values") or whole
+        return tuple(node for node in ((own, whole) if own is not whole else (own,)) if node is not None)
+
+    def value(self, *keys: str) -> Node | None:
+        """A value of a chart below a path of keys, the server's own before the file's."""
+        return next((found for holder in self.values if (found := node_at(holder, *keys)) is not None), None)
+
     # -- health ----------------------------------------------------------------------------------------------------
 
     def probe(self, kind: ProbeKind) -> Probe | None:
         """A probe of the container; a Compose health check is ``healthcheck``."""
         if kind == "healthcheck":
             return _healthcheck(node_at(self.node, "healthcheck")) if self.is_compose else None
+        if self.is_values:
+            node = self.value(f"{kind}Probe") or self.value("probes", kind) or self.value("probes", f"{kind}Probe")
+            if not isinstance(node, Mapping) or scalar_bool(node.get("enabled")) is False:
+                return None
+            return _probe(kind, node) if node.entries else None
         if not self.is_object:
             return None
         node = node_at(self.node, f"{kind}Probe")
@@ -154,9 +179,9 @@ class Host:
         """The container's memory limit in bytes."""
         from kvgate.manifests.kubernetes import quantity_bytes
 
-        if self.is_object:
-            node = scalar_at(self.node, "resources", "limits", "memory")
-            return Amount(quantity_bytes(node.value), node.span) if node is not None else None
+        if self.is_object or self.is_values:
+            found = self.value("resources", "limits", "memory") or node_at(self.node, "resources", "limits", "memory")
+            return Amount(quantity_bytes(found.value), found.span) if isinstance(found, Scalar) else None
         if self.is_compose:
             for keys in (("mem_limit",), ("deploy", "resources", "limits", "memory")):
                 node = scalar_at(self.node, *keys)

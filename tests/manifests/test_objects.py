@@ -140,14 +140,14 @@ def test_claims_policies_and_pools_belong() -> None:
     assert names(objects.pools(unit)) == ["new", "old"]
 
 
-def test_lists_are_looked_into_and_templates_are_not() -> None:
+def test_lists_are_looked_into_and_templates_as_far_as_they_go() -> None:
     listed = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
         f"  - {{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: chat}}}}}}\n"
         for name in ("a", "b")
     )
     template = service("c").replace("{name: c}", "\n  name: {{ .Release.Name }}")
     objects, unit = around(a=SERVER, b=listed, c=template)
-    assert names(objects.services(unit)) == ["a", "b"]
+    assert names(objects.services(unit)) == ["a", "b", "{{ .Release.Name }}"]
 
 
 @pytest.mark.parametrize(

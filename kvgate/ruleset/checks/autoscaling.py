@@ -16,7 +16,7 @@ from kvgate.ruleset.checks.runtime import LoadTime, minutes
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Scalar, scalar_int
+from kvgate.source.yaml_tree import Mapping, Scalar, is_null, scalar_bool, scalar_int
 
 if TYPE_CHECKING:
     from kvgate.manifests.objects import ClusterObject
@@ -120,6 +120,7 @@ def autoscaling_metric(scene: Scene, params: NoParams) -> Iterator[Draft]:
         )
     for case in scene.cases:
         yield from _knative(case)
+        yield from _of_values(case)
 
 
 def _scalers(scene: Scene) -> Iterator[tuple[ClusterObject, Case | None]]:
@@ -134,6 +135,38 @@ def _scalers(scene: Scene) -> Iterator[tuple[ClusterObject, Case | None]]:
             yield scaler, owner
         elif "vllm" in f"{scaler.text('spec', 'scaleTargetRef', 'name') or ''} {scaler.name}".lower():
             yield scaler, None
+
+
+def _of_values(case: Case) -> Iterator[Draft]:
+    """Charts name the target of their autoscaler among their values."""
+    for key in ("autoscaling", "hpa", "horizontalPodAutoscaler"):
+        switch = case.host.value(key, "enabled")
+        if switch is None or scalar_bool(switch) is not True:
+            continue
+        for name, what in (
+            ("targetCPUUtilizationPercentage", "cpu"),
+            ("targetCPUUtilization", "cpu"),
+            ("targetMemoryUtilizationPercentage", "memory"),
+            ("targetMemoryUtilization", "memory"),
+        ):
+            target = case.host.value(key, name)
+            if not isinstance(target, Scalar) or is_null(target) or not target.value:
+                continue
+            holder = case.host.value(key)
+            place = holder.entry(name) if isinstance(holder, Mapping) else None
+            yield Draft(
+                at=place.key.span if place is not None else target.span,
+                case=case,
+                variant="memory" if what == "memory" else None,
+                values={
+                    "metric": what,
+                    "scaler": f"the chart's {key}",
+                    "what": "the processor",
+                    "beside": "",
+                    "target": case.unit.name,
+                },
+            )
+            return
 
 
 _KNATIVE_METRIC: Final = "autoscaling.knative.dev/metric"

@@ -11,7 +11,7 @@ from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
 from kvgate.source.text import Span
-from kvgate.source.yaml_tree import Mapping, Scalar
+from kvgate.source.yaml_tree import Mapping, Scalar, scalar_bool
 
 if TYPE_CHECKING:
     from kvgate.manifests.objects import ClusterObject
@@ -31,6 +31,7 @@ def exposed(case: Case, params: NoParams) -> Iterator[Draft]:
         return
     names = {variable.name for variable in case.unit.environment}
     keyed = case.plan.values.get("api_key") is not None or "VLLM_API_KEY" in names
+    keyed = keyed or case.host.value("vllmApiKey") is not None or case.host.value("apiKey") is not None
     found = _way_in(case)
     if found is None or (case.has_hidden_words and not keyed and found[0] == "compose"):
         return
@@ -47,6 +48,8 @@ def _way_in(case: Case) -> tuple[str | None, str, str, Span] | None:
     host = case.host
     if host.is_object:
         return _through_cluster(case)
+    if host.is_values:
+        return _through_chart(case)
     if host.host_network is not None:
         return "host", "the host's network", case.unit.name, host.host_network
     port = _served_port(case)
@@ -55,6 +58,19 @@ def _way_in(case: Case) -> tuple[str | None, str, str, Span] | None:
         if published.local or (port is not None and inner.isdecimal() and inner != port):
             continue
         return "host", f"port {inner} of the host", case.unit.name, published.span
+    return None
+
+
+def _through_chart(case: Case) -> tuple[str | None, str, str, Span] | None:
+    host = case.host
+    kind = host.value("service", "type") or host.value("serviceType")
+    if isinstance(kind, Scalar) and kind.value in ("LoadBalancer", "NodePort"):
+        return None, f"the chart's Service of type {kind.value}", case.unit.name, kind.span
+    switch = host.value("ingress", "enabled")
+    annotations = host.value("ingress", "annotations")
+    guarded = annotations is not None and _GUARD.search(annotations.span.text) is not None
+    if isinstance(switch, Scalar) and scalar_bool(switch) and not guarded and host.value("ingress", "mtls") is None:
+        return None, "the chart's Ingress", case.unit.name, switch.span
     return None
 
 

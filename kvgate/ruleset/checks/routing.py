@@ -81,12 +81,16 @@ def _values(count: int, what: str, share: str, router: str) -> dict[str, Any]:
 
 def _of_replicas(scene: Scene, case: Case, params: Routing, told: set[str]) -> Iterator[Draft]:
     count = _most_replicas(case)
-    if count < 2 or not case.host.is_object or case.unit.kind in ("Job", "CronJob", "DynamoGraphDeployment"):
+    if (
+        count < 2
+        or not (case.host.is_object or case.host.is_values)
+        or case.unit.kind in ("Job", "CronJob", "DynamoGraphDeployment")
+    ):
         return
     weight = _weight(case, params)
-    if weight is None or scene.objects.pools(case.unit):
+    if weight is None or (case.host.is_object and scene.objects.pools(case.unit)):
         return
-    services = scene.objects.services(case.unit)
+    services = scene.objects.services(case.unit) if case.host.is_object else []
     files = _around(scene, case)
     if any(_AWARE.search(_code(file)) for file in files):
         return

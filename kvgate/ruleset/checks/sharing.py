@@ -38,16 +38,33 @@ def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
     for group in _groups(scene.cases):
         yield from _together(group, params)
         yield from _beside_others(group, params)
+    sliced = _time_slices(scene)
     for case in scene.cases:
         share = share_of(case)
-        if case.plan.gpu_shared and share is not None and share > params.sliced:
+        if (
+            (case.plan.gpu_shared or (sliced is not None and case.unit.gpu_requests))
+            and share is not None
+            and share > params.sliced
+        ):
             yield Draft(
                 at="arg:gpu_memory_utilization",
                 case=case,
                 variant="sliced",
                 values=_values((case,), (share,), set()),
-                ceiling=None if "gpu_memory_utilization" in case.plan.values else Severity.WARNING,
+                related=((sliced, "the device plugin slices every GPU"),) if sliced is not None else (),
             )
+
+
+_SLICES: Final = re.compile(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d+)")
+
+
+def _time_slices(scene: Scene) -> Span | None:
+    """Where the device plugin's configuration cuts each GPU into several, by time alone."""
+    for file in scene.files.values():
+        match = _SLICES.search(file.text) if "timeSlicing" in file.text else None
+        if match is not None and int(match["count"]) > 1:
+            return Span(file, match.start("count"), match.end("count"))
+    return None
 
 
 def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
@@ -116,7 +133,10 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
             groups.setdefault(("compose", unit.path), []).append(case)
         elif case.host.is_object:
             pod = case.host.pod
-            if pod is not None:
+            if not unit.gpu_requests:
+                # past the device plugin: whatever the pods of a directory see, they see together
+                groups.setdefault(("node", unit.path.rpartition("/")[0]), []).append(case)
+            elif pod is not None:
                 groups.setdefault(("pod", id(pod.spec)), []).append(case)
         else:
             # steps of a pipeline follow each other; commands of one script may run side by side
