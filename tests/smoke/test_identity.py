@@ -80,6 +80,6 @@ def test_what_is_no_difference(values: dict[str, Any], printed: str) -> None:
 
 
 def test_all_arguments_of_an_older_release() -> None:
-    printed = "args: Namespace(max_model_len=4096, gpu_memory_utilization=0.9, swap_space=4.0, max_num_seqs=256, block_size=16)"
+    printed = "args: Namespace(max_model_len=4096, gpu_memory_utilization=0.9, swap_space=4.0, block_size=16)"
     assert differences({"max_model_len": 4096}, printed, "0.6.3") == []
     assert differences({"max_model_len": 8192}, printed, "0.6.3") == [("max_model_len", "8,192", "4,096")]
