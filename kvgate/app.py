@@ -666,7 +666,7 @@ def _plans(reading: Reading, config: Config, options: CheckOptions) -> list[Serv
     return [make_plan(unit, config, overrides, context) for unit in reading.units]
 
 
-def _release(text: str | None) -> str | None:
+def _release(text: str | None, option: str = "--vllm-version") -> str | None:
     """A release as people write it (``v0.11.2``).
 
     Raises:
@@ -679,7 +679,7 @@ def _release(text: str | None) -> str | None:
     try:
         Version(text)
     except InvalidVersion:
-        raise InputError(f'--vllm-version: a release such as 0.11.2 expected, got "{text}"') from None
+        raise InputError(f'{option}: a release such as 0.11.2 expected, got "{text}"') from None
     return text.removeprefix("v")
 
 
@@ -1112,6 +1112,27 @@ def explain_rule(rule_id: str) -> str:
     if rule is None:
         raise InputError(f'there is no rule "{rule_id}"; `kvgate rules` lists them')
     return render_explain(rule)
+
+
+def explain_releases(span: str, paths: Sequence[Path], environ: Mapping[str, str]) -> str:
+    """What changed from one release to another: in general, and for the servers in ``paths``.
+
+    Raises:
+        InputError: the span is not ``A..B`` with two releases, or a path does not exist.
+    """
+    from kvgate.capacity.release_changes import release_changes
+    from kvgate.report.waterfall import compare_releases
+
+    old, separator, new = span.partition("..")
+    if not separator:
+        raise InputError(f'--release: two releases such as 0.19.1..0.20.0 expected, got "{span}"')
+    versions = [_release(text, "--release") or "" for text in (old, new)]
+    reports = [
+        check_paths(paths, CheckOptions(vllm_version=version, environ=environ)) if paths else None
+        for version in versions
+    ]
+    units = [report.units if report else () for report in reports]
+    return compare_releases(versions, release_changes(*versions), list(zip(*units, strict=True)))
 
 
 def list_rules(form: str) -> str:

@@ -515,12 +515,21 @@ def _verdict_code(outcome: str, *, alone: bool = False) -> ExitCode:
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)
-@click.argument("rule")
-def explain(rule: str) -> None:
-    """Print the documentation of RULE: why, what does not fire, how to mend it."""
+@click.argument("words", nargs=-1, metavar="RULE | --release A..B [PATHS]...")
+@click.option("--release", metavar="A..B", help="What changed for the numbers from one vLLM release to another.")
+def explain(words: tuple[str, ...], release: str | None) -> None:
+    """Print the documentation of RULE: why, what does not fire, how to mend it.
+
+    With --release: what changed from release A to B, in general and for the servers in PATHS.
+    """
     from kvgate import app
 
-    _emit(app.explain_rule(rule), None)
+    if release is not None:
+        _emit(app.explain_releases(release, [Path(word) for word in words], dict(os.environ)), None)
+        return
+    if len(words) != 1:
+        raise click.UsageError("one RULE expected, or --release A..B")
+    _emit(app.explain_rule(words[0]), None)
 
 
 @cli.command(context_settings=COMMAND_OPTIONS)

@@ -7,6 +7,8 @@ from typing import Final
 
 from kvgate.capacity.levers import Lever
 from kvgate.capacity.prediction import Prediction, Quantity
+from kvgate.findings.report import Predicted, UnitReport
+from kvgate.report.escape import visible
 
 GIB: Final = 2**30
 
@@ -136,3 +138,59 @@ def _load(prediction: Prediction) -> Iterator[str]:
         f"({ratio}), limited by {limit}"
     )
     yield f"admitted at once: {count(load.admitted)}" + ("; preemption expected" if load.preemption_expected else "")
+
+
+def compare_releases(
+    versions: Sequence[str], changes: Sequence[str], units: Sequence[tuple[UnitReport, UnitReport]]
+) -> str:
+    """What changed between two releases: sentences, then each server's figures side by side."""
+    lines = [f"vLLM {versions[0]} -> {versions[1]}", ""]
+    lines += [f"- {change}" for change in changes] or ["nothing that the numbers rest on"]
+    for old, new in units:
+        lines += ["", visible(f"{old.id} ({old.path}:{old.line})")]
+        lines += list(_side_by_side(old.prediction, new.prediction, versions))
+    return "\n".join(lines) + "\n"
+
+
+def _side_by_side(old: Predicted | None, new: Predicted | None, versions: Sequence[str]) -> Iterator[str]:
+    if not isinstance(old, Prediction) or not isinstance(new, Prediction):
+        yield "  the model is unknown"
+        return
+    rows = [("", *versions), *(_figures(name, old, new) for name in _FIGURES)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for name, before, after in rows:
+        mark = "  *" if name and before != after else ""
+        yield f"  {name:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}{mark}"
+
+
+_FIGURES: Final = (
+    "requested", "weights", "activation peak", "non-torch", "CUDA graphs", "KV cache", "blocks", "tokens", "sustained",
+    "admitted", "starts",
+)  # fmt: skip
+
+
+def _figures(name: str, old: Prediction, new: Prediction) -> tuple[str, str, str]:
+    return name, _figure(name, old), _figure(name, new)
+
+
+def _figure(name: str, prediction: Prediction) -> str:
+    memory, load = prediction.memory, prediction.concurrency
+    match name:
+        case "blocks":
+            return count(prediction.kv_cache.num_gpu_blocks)
+        case "tokens":
+            return count(prediction.kv_cache.size_tokens)
+        case "sustained":
+            return count(load.sustained) if load else "-"
+        case "admitted":
+            return count(load.admitted) if load else "-"
+        case "starts":
+            return prediction.starts
+    quantity = {
+        "requested": memory.requested,
+        "weights": memory.weights,
+        "activation peak": memory.activation_peak,
+        "non-torch": memory.non_torch,
+        "CUDA graphs": memory.cuda_graphs,
+    }.get(name, memory.kv_cache_available)
+    return gib(quantity.bytes)

@@ -31,8 +31,8 @@ def test_the_article() -> None:
     # one byte a value: 5,120 / 532 = 9.6
     assert found["an fp8 KV cache (--kv-cache-dtype fp8)"].sustained == 9
     # 16,060,522,496 bytes of parameters, 2 x 128,256 x 4,096 x 2 = 2,101,346,304 of them embeddings and output:
-    # 13,959,176,192 x (1 - 4.25 / 16) = 10,251,270,016 bytes more: 15,619,979,136 / 2,097,152 = 7,448 blocks, one of them
-    # the null block: 7,447 / 532 = 13.998
+    # 13,959,176,192 x (1 - 4.25 / 16) = 10,251,270,016 bytes more: 15,619,979,136 / 2,097,152 = 7,448 blocks, one of
+    # them the null block: 7,447 / 532 = 13.998
     int4 = found["a checkpoint with int4 weights"]
     assert (int4.sustained, int4.gained_bytes) == (13, 10_251_270_016)
     # a half of 13,959,176,192: 5,881 blocks / 532 = 11.05
