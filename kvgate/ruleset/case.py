@@ -159,7 +159,7 @@ class Case:
         backend = self.plan.values.get("distributed_executor_backend")
         if isinstance(backend, Unresolved) or backend in ("ray", "external_launcher"):
             return True
-        if self.unit.kind in _MANY_NODE_KINDS:
+        if self.unit.kind in _MANY_NODE_KINDS or _nodes_of_task(self.unit) > 1:
             return True
         return any(self.plan.values.get(dest) not in (None, False, 1, 0) for dest in _MANY_NODES)
 
@@ -258,6 +258,19 @@ class Case:
 
 
 _SIZE: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)[bB](?![A-Za-z0-9])")
+
+
+def _nodes_of_task(unit: ServeUnit) -> int:
+    """Machines that a SkyPilot or dstack task runs on."""
+    from kvgate.manifests.tree import node_at
+    from kvgate.source.yaml_tree import scalar_int
+
+    if unit.kind not in ("skypilot", "dstack"):
+        return 1
+    counts = (scalar_int(node_at(unit.document, key)) for key in ("num_nodes", "nodes"))
+    return next((count for count in counts if count is not None), 1)
+
+
 #: Names whose figure is not the number of their own parameters: drafters of a model, experts beside an active size.
 _NO_SIZE: Final = re.compile(r"speculator|eagle|medusa|dflash|draft|[-_]mtp|\d+B-\d+E\b|\.gguf|lora", re.IGNORECASE)
 _FOUR_BITS: Final = re.compile(

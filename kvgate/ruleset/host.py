@@ -166,7 +166,11 @@ class Host:
             node = self.value(f"{kind}Probe") or self.value("probes", kind) or self.value("probes", f"{kind}Probe")
             if not isinstance(node, Mapping) or scalar_bool(node.get("enabled")) is False:
                 return None
-            return _probe(kind, node) if node.entries else None
+            written = node.get("spec")
+            if isinstance(written, Mapping):
+                return _probe(kind, written)
+            # what is not written is the chart's, not Kubernetes'
+            return _probe(kind, node, defaults=False) if node.entries else None
         if not self.is_object:
             return None
         node = node_at(self.node, f"{kind}Probe")
@@ -428,14 +432,14 @@ def _scalars(node: Node | None) -> list[Scalar]:
     return [item for item in node.items if isinstance(item, Scalar)] if isinstance(node, Sequence) else []
 
 
-def _probe(kind: ProbeKind, node: Mapping) -> Probe:
+def _probe(kind: ProbeKind, node: Mapping, *, defaults: bool = True) -> Probe:
     keys = {
         "delay": "initialDelaySeconds",
         "period": "periodSeconds",
         "timeout": "timeoutSeconds",
         "failures": "failureThreshold",
     }
-    figures: dict[str, int | None] = dict(PROBE_DEFAULTS)
+    figures: dict[str, int | None] = dict(PROBE_DEFAULTS) if defaults else {**dict.fromkeys(PROBE_DEFAULTS), "delay": 0}
     spans: dict[str, Span] = {}
     for name, key in keys.items():
         entry = node.entry(key)

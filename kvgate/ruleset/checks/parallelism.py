@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kvgate.findings.finding import Severity
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
@@ -102,5 +103,7 @@ def gpu_count(case: Case, params: NoParams) -> Iterator[Draft]:
             "resource": case.unit.gpu_requests[0].resource,
         },
         rests_on=() if set_all and used > requested else ("words",),
+        # a chart may set the sizes from the number of GPUs
+        ceiling=Severity.INFO if case.host.is_values and not set_all else None,
         related=((other, "the other figure"),) if other is not None else (),
     )

@@ -328,6 +328,8 @@ def cache_writable(case: Case, params: NoParams) -> Iterator[Draft]:
     environment = {variable.name for variable in case.unit.environment}
     values: dict[str, Any] = {"user": f"{number:.0f}" if number is not None else "", "path": "", "mount": ""}
     if read_only is not None and not plain:
+        if host.is_values:
+            return  # what the chart mounts is not among its values
         writable = [mount for mount in host.mounts if not mount.read_only]
         if not any(mount.target.startswith(("/root", "/tmp", "/home", "/cache")) for mount in writable):  # noqa: S108
             yield Draft(at=read_only, variant="read-only", values={**values, "path": "/root/.cache"})
