@@ -109,6 +109,20 @@ class UnitConfig:
 
 
 @record
+class ChartConfig:
+    """One release of a Helm chart, rendered with values files over the chart's own.
+
+    Attributes:
+        path: the chart's folder, or a glob; relative to the root, as are the values files.
+    """
+
+    path: str
+    values: tuple[str, ...] = ()
+    release: str = "release-name"
+    namespace: str = "default"
+
+
+@record
 class RuleConfig:
     """What kvgate.yaml says of a rule.
 
@@ -155,6 +169,7 @@ class Config:
     gate: GateConfig = GateConfig()
     smoke: SmokeConfig = SmokeConfig()
     render: tuple[Literal["helm", "kustomize"], ...] = ()
+    charts: tuple[ChartConfig, ...] = ()
     baseline: str | None = None
     profile: Literal["recommended", "all"] = "recommended"
     rules: Mapping[str, RuleConfig] = field(default_factory=dict)
@@ -246,6 +261,7 @@ class _Reader:
                 "gate": self.gate,
                 "smoke": self.smoke,
                 "render": lambda inner: tuple(_choice(item, ("helm", "kustomize")) for item in _items(inner)),
+                "charts": lambda inner: tuple(self.chart(item) for item in _items(inner)),
                 "baseline": _inside_tree,
                 "profile": lambda inner: _choice(inner, ("recommended", "all")),
                 "rules": self.rules,
@@ -277,6 +293,21 @@ class _Reader:
             },
         )
         return UnitConfig(match=fields.pop("match", UnitMatch()), span=node.span, **fields)
+
+    def chart(self, node: Node) -> ChartConfig:
+        fields = _fields(
+            node,
+            "charts",
+            {
+                "path": _inside_tree,
+                "values": lambda inner: tuple(_inside_tree(item) for item in _items(inner)),
+                "release": _string,
+                "namespace": _string,
+            },
+        )
+        if "path" not in fields:
+            raise ConfigError('"path" of a chart is missing', node.span)
+        return ChartConfig(**fields)
 
     def match(self, node: Node) -> UnitMatch:
         names = ("path", "container", "name", "kind", "id")

@@ -163,11 +163,11 @@ def _resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int) ->
                 if inner is not None:
                     for document in tree.stream(inner).documents:
                         if document is not kustomization:
-                            yield from _patched_resources(tree, inner, document, depth + 1)
+                            yield from patched_resources(tree, inner, document, depth + 1)
                     break
 
 
-def _patched_resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int) -> Iterator[Node]:
+def patched_resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int = 0) -> Iterator[Node]:
     """The objects of a base with that base's own strategic patches."""
     for node in _resources(tree, file, kustomization, depth):
         result = node

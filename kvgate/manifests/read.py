@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
@@ -15,6 +15,9 @@ from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_a
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
+
+if TYPE_CHECKING:
+    from kvgate.manifests.rendering import Rendering
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
 _MATTERS: Final = re.compile(
@@ -42,6 +45,7 @@ def read_tree(
     *,
     lookup: Callable[[str], SourceFile | None] | None = None,
     named: frozenset[str] = frozenset(),
+    rendering: Rendering | None = None,
 ) -> Reading:
     """Read every file of a run.
 
@@ -51,13 +55,20 @@ def read_tree(
         lookup: looks such files up elsewhere (a git snapshot), by path relative to the root.
         named: paths of files that must be readable whatever they hold; of the others, those that cannot start vLLM are
             not parsed.
+        rendering: what is rendered by Helm or kustomize first.
+
+    Raises:
+        RenderError: rendering was asked for, and the tool is not there.
     """
     tree = Tree(files, root, lookup)
     kustomize = Kustomize(tree)
-    units: list[ServeUnit] = []
-    unread: list[Unread] = []
+    rendered, done = _rendered(tree, root, rendering)
+    units: list[ServeUnit] = [found for found in rendered if isinstance(found, ServeUnit)]
+    unread: list[Unread] = [found for found in rendered if isinstance(found, Unread)]
     matter = [_MATTERS.search(file.text) is not None for file in files]
     for file, matters in zip(files, matter, strict=True):
+        if file.path in done:
+            continue
         if not matters and file.path not in named and not (any(matter) and kustomize.concerns(file.path)):
             continue
         for found in read_file(tree, file, kustomize):
@@ -67,6 +78,29 @@ def read_tree(
                 unread.append(found)
     units = _without_values_of_charts(_without_parts(tree, units))
     return Reading(tuple(_distinct(units)), tuple(unread))
+
+
+def _rendered(
+    tree: Tree, root: Path | None, rendering: Rendering | None
+) -> tuple[list[ServeUnit | Unread], frozenset[str]]:
+    """What the tools render, and the files that are read thereby."""
+    found: list[ServeUnit | Unread] = []
+    done: frozenset[str] = frozenset()
+    if rendering is None or root is None:
+        return found, done
+    if rendering.helm:
+        from kvgate.manifests.helm.render import render_charts
+
+        charts = render_charts(tree, root, rendering)
+        found += charts.found
+        done |= charts.read
+    if rendering.kustomize:
+        from kvgate.manifests.kustomize_build import build_kustomizations
+
+        built = build_kustomizations(tree, rendering)
+        found += built.found
+        done |= built.read
+    return found, done
 
 
 def _without_values_of_charts(units: list[ServeUnit]) -> list[ServeUnit]:

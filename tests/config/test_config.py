@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvgate.config import Config, ConfigError, find_config, load_config, read_config
+from kvgate.config import ChartConfig, Config, ConfigError, find_config, load_config, read_config
 
 FULL = """\
 version: 1
@@ -31,6 +31,7 @@ units:
 gate: {max_capacity_drop: 10%, on_unknown: warn}
 smoke: {tolerance: 5%, allow: {trust_remote_code: [], env: [A], models: []}}
 render: [helm]
+charts: [{path: charts/llm, values: [values-prod.yaml], release: llm, namespace: ai}]
 baseline: .kvgate/baseline.json
 profile: all
 rules: {image-not-pinned: off, max-model-len-as-capacity: {severity: error}, unknown-gpu: warning}
@@ -65,6 +66,7 @@ def test_every_field() -> None:
     assert config.gate.on_unknown == "warn"
     assert config.smoke.allow_env == ("A",)
     assert config.render == ("helm",)
+    assert config.charts == (ChartConfig("charts/llm", ("values-prod.yaml",), "llm", "ai"),)
     assert config.rules["image-not-pinned"].off
     assert config.rules["max-model-len-as-capacity"].severity == "error"
     assert config.rules["unknown-gpu"].severity == "warning"

@@ -613,7 +613,7 @@ def _pairs(item: Item) -> list[tuple[Item, Item]]:
 
 # -- YAML --------------------------------------------------------------------------------------------------------------
 
-_SAFE: Final = re.compile(r"[A-Za-z0-9_./@%+=][A-Za-z0-9_./@%+=,:\- ]*")
+_SAFE: Final = re.compile(r"(?:[A-Za-z0-9_./+=]|-(?=\S))[A-Za-z0-9_./@%+=,:\- ]*")
 
 
 def to_yaml(item: Item) -> Value:
@@ -773,7 +773,7 @@ def _quoted(items: list[Item]) -> Value:
         if parts:
             parts.append(Value(Text(" ", ())))
         parts += [_plain_text('"', value.text), _escaped(value), _plain_text('"', value.text)]
-    return Value.join(parts) if parts else Value(Text('""', ()))
+    return Value.join(parts) if parts else Value(Text("", ()))  # nil is left out
 
 
 def _default(items: list[Item]) -> Item:

@@ -60,28 +60,36 @@ def _is_doubtful(unit: ServeUnit) -> bool:
     return any("{{" in part.text for word in words for part in word.unresolved)
 
 
-def units_of(tree: Tree, file: SourceFile, rendered: Rendered) -> Iterator[ServeUnit | Unread]:
-    """The serve units of what a template yields."""
+def units_of(
+    tree: Tree, file: SourceFile, rendered: Rendered, *, templated: bool = True
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units of what a template yields.
+
+    Args:
+        templated: parts of it may be unknown.
+    """
     for document in rendered.documents:
-        for unit in _units_of_document(tree, file, document):
+        for unit in _units_of_document(tree, file, document, templated=templated):
             if unit.span.file.path != file.path and isinstance(unit, ServeUnit):
                 yield replace(unit, span=file.line_span(1))
             else:
                 yield unit
 
 
-def _units_of_document(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+def _units_of_document(
+    tree: Tree, file: SourceFile, document: Node, *, templated: bool
+) -> Iterator[ServeUnit | Unread]:
     if is_kubernetes(document):
         from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
 
-        yield from read_kubernetes(tree, file, document, templated=True)
+        yield from read_kubernetes(tree, file, document, templated=templated)
         if any(is_other_kind(item) for item in expand_list(document)):
             from kvgate.manifests.controllers import read_controlled
             from kvgate.manifests.custom import read_custom
             from kvgate.manifests.embedded import read_config_maps
             from kvgate.manifests.ray import read_ray
 
-            yield from read_custom(tree, file, document, templated=True)
+            yield from read_custom(tree, file, document, templated=templated)
             yield from read_ray(tree, file, document)
             yield from read_config_maps(tree, file, document)
             yield from read_controlled(tree, file, document)
