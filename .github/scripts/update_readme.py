@@ -1,4 +1,4 @@
-"""Write the generated parts of README.md: the examples' real output and the table of rules.
+"""Write the generated parts of README.md: the examples' real output, the budget's errors and the table of rules.
 
 ``python .github/scripts/update_readme.py`` rewrites the file; a test holds it to what this would write.
 """
@@ -15,7 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 
-_BLOCK = re.compile(r"<!-- (?P<kind>example: (?P<command>[^\n]+)|rules) -->\n.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- (?P<kind>example: (?P<command>[^\n]+)|rules|accuracy) -->\n.*?<!-- end -->", re.DOTALL)
+
+WORST = 8
+_MISS = re.compile(
+    r"\s*(?P<error>[+-][\d.]+%)\s+\w+\s+measured\s+(?P<measured>[\d.]+)\s+predicted\s+(?P<predicted>[\d.]+)\s+"
+    r"\[(?P<low>[\d.]+), (?P<high>[\d.]+)\]\s+(?P<name>\S+) \((?P<version>.*)\)"
+)
 
 
 def run(command: str) -> str:
@@ -39,11 +45,36 @@ def run(command: str) -> str:
     return result.stdout + result.stderr
 
 
+def accuracy() -> str:
+    """The errors of the memory budget on public start-ups, each predicted without its own source, as Markdown."""
+    result = subprocess.run(
+        [sys.executable, "tests/benchmarks/fit_budget.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=300,
+    )
+    lines = result.stdout.splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    worst = [match for line in lines if (match := _MISS.match(line))][:WORST]
+    rows = [
+        f"| {miss['name']} | {miss['version']} | {miss['measured']} GiB | {miss['predicted']} GiB | {miss['error']} "
+        f"| {miss['low']} to {miss['high']} GiB |"
+        for miss in worst
+    ]
+    head = ["| worst misses | vLLM | measured | predicted | error | interval |", "|---|---|---|---|---|---|"]
+    return "\n".join([*table, "", *head, *rows])
+
+
 def block(match: re.Match[str]) -> str:
     """One generated block with its markers."""
     if match["command"]:
         output = run(match["command"]).rstrip("\n")
         return f"<!-- {match['kind']} -->\n```console\n$ {match['command']}\n{output}\n```\n<!-- end -->"
+    if match["kind"] == "accuracy":
+        return f"<!-- accuracy -->\n{accuracy()}\n<!-- end -->"
     return f"<!-- {match['kind']} -->\n{run('kvgate rules --format markdown').rstrip()}\n<!-- end -->"
 
 
