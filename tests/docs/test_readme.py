@@ -1,4 +1,4 @@
-"""README.md: its examples are what the commands print, its rule table is the rules, and its commands are those of CI."""
+"""README.md: its examples are what the commands print, its tables are current, its commands are those of CI."""
 
 import importlib.util
 import re
