@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.errors import KvgateError
 from kvgate.records import record
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kvgate.gate.pipeline import DiffOptions
     from kvgate.hardware.gpu import Gpu
     from kvgate.manifests.collect import Collection
+    from kvgate.manifests.rendering import Rendering
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ModelContext, ServingPlan
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from kvgate.smoke.run import SmokeOptions
     from kvgate.smoke.subject import Subject
     from kvgate.smoke.verdict import Verdict
+
+#: The path that stands for standard input.
+STDIN: Final = Path("-")
 
 
 class InputError(KvgateError):
@@ -297,6 +302,8 @@ class CheckOptions:
         ignore_baseline: report accepted findings too (they are about to be written anew).
         environ: where the Hub's cache and token are looked up.
         texts: other texts for some files, by their path as shown; they are checked in place of what is on the disk.
+        render: what is rendered by Helm or kustomize, besides what kvgate.yaml asks for.
+        stdin: the text that the path ``-`` stands for.
     """
 
     config: Path | None = None
@@ -311,6 +318,8 @@ class CheckOptions:
     ignore_baseline: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    render: tuple[str, ...] = ()
+    stdin: str | None = None
 
 
 def check(
@@ -348,12 +357,12 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     from kvgate.ruleset.units import unit_report
 
     for path in paths:
-        if not path.exists():
+        if not path.exists() and (options.stdin is None or path != STDIN):
             raise InputError(f"{path}: no such file or directory")
     config = _configuration_of_run(paths, options)
-    collection, reading = _read(paths, config, options.texts)
+    collection, reading = _read(paths, config, options)
     plans = _plans(reading, config, options)
-    rules = load_rules(config.root, thorough=False)
+    rules = load_rules(config.root, thorough=False, preview=options.preview)
     selection = Selection(
         select=options.select,
         ignore=options.ignore,
@@ -641,15 +650,42 @@ def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Confi
     return load_config(found) if found else Config(root=here)
 
 
-def _read(paths: Sequence[Path], config: Config, texts: Mapping[str, str] | None = None) -> tuple[Collection, Reading]:
+def _read(
+    paths: Sequence[Path], config: Config, options: CheckOptions | DiffOptions | None = None
+) -> tuple[Collection, Reading]:
     from kvgate.manifests.collect import collect
     from kvgate.manifests.read import read_tree
 
     collection = collect(paths, config.root, exclude=config.exclude)
+    if isinstance(options, CheckOptions):
+        collection = _with_other_texts(collection, options)
+    reading = read_tree(collection.files, config.root, named=collection.named, rendering=_rendering(config, options))
+    return collection, reading
+
+
+def _with_other_texts(collection: Collection, options: CheckOptions) -> Collection:
+    """The collection with the texts that an invocation brings along: those of fixes, and standard input."""
+    texts = options.texts
     if texts:
         files = (SourceFile(file.path, texts[file.path]) if file.path in texts else file for file in collection.files)
         collection = replace(collection, files=tuple(files))
-    return collection, read_tree(collection.files, config.root, named=collection.named)
+    if options.stdin is None:
+        return collection
+    given = SourceFile("<stdin>", options.stdin)
+    missing = tuple(path for path in collection.missing if path != str(STDIN))
+    return replace(collection, files=(*collection.files, given), missing=missing, named=collection.named | {given.path})
+
+
+def _rendering(config: Config, options: CheckOptions | DiffOptions | None) -> Rendering | None:
+    """What Helm and kustomize render before anything is read; None is nothing."""
+    asked = {*config.render, *(options.render if options is not None else ())}
+    if not asked:
+        return None
+    from kvgate.manifests.rendering import ChartValues, Rendering
+
+    charts = tuple(ChartValues(item.path, item.values, item.release, item.namespace) for item in config.charts)
+    search_path = options.environ.get("PATH", "") if options is not None else ""
+    return Rendering("helm" in asked, "kustomize" in asked, charts, search_path)
 
 
 def _plans(reading: Reading, config: Config, options: CheckOptions) -> list[ServingPlan]:
@@ -804,7 +840,7 @@ def lock_models(
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     configuration = _configuration_of_run(paths, options)
-    _, reading = _read(paths, configuration)
+    _, reading = _read(paths, configuration, options)
     asked = configuration.online if online is None else online
     lines: list[str] = []
     complete = True
@@ -850,7 +886,7 @@ def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
         if find_gpu(options.gpu) is None:
             raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
     asked = replace(options, vllm_version=_release(options.vllm_version), version=__version__)
-    return diff_trees(paths, asked, Checking(read=_read, judge=judge_state))
+    return diff_trees(paths, asked, Checking(partial(_read, options=options), judge=judge_state))
 
 
 def read_event(environ: Mapping[str, str]) -> Event | None:
@@ -1060,7 +1096,7 @@ def _units_of(path: Path, options: CheckOptions) -> tuple[Config, list[ServingPl
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
     config = _configuration_of_run([path], options)
-    _, reading = _read([path], config)
+    _, reading = _read([path], config, options)
     return config, _plans(reading, config, options)
 
 

@@ -67,6 +67,12 @@ _source_options: Callable[[F], F] = _options(
         "--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use."
     ),
 )
+_render_option: Callable[[F], F] = click.option(
+    "--render",
+    multiple=True,
+    type=click.Choice(["helm", "kustomize"]),
+    help="Render charts or kustomizations first; needs kvgate[helm], kvgate[kustomize]. Nothing is fetched.",
+)
 _rule_options: Callable[[F], F] = _options(
     click.option("--select", multiple=True, metavar="RULE|FAMILY,...", help="Only these rules or families."),
     click.option("--ignore", multiple=True, metavar="RULE|FAMILY,...", help="Not these rules or families."),
@@ -108,13 +114,15 @@ def cli() -> None:
 @click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
 @click.option("--fix", is_flag=True, help="Make the safe fixes, and report what is left.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show the safe fixes as a diff; files change only with --fix.")
+@_render_option
 @_source_options
 @_output_options
 def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
-    """Lint and predict the vLLM servers in PATHS (default: the current folder)."""
+    """Lint and predict the vLLM servers in PATHS (default: the current folder; - reads stdin)."""
     from kvgate import app
 
     named = paths or (Path(),)
+    options["stdin"] = _read_stdin() if app.STDIN in named else None
     report = app.check_paths(named, _check_options(options))
     if options["fix"] or options["show_diff"]:
         report = _mend(report, named, options)
@@ -184,7 +192,16 @@ def _check_options(options: dict[str, Any]) -> CheckOptions:
         baseline=options["baseline"],
         ignore_baseline=options["write_baseline"],
         environ=dict(os.environ),
+        render=options.get("render", ()),
+        stdin=options.get("stdin"),
     )
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    except OSError as error:
+        raise click.UsageError(f"standard input cannot be read: {error.strerror or error}") from None
 
 
 def _names(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -278,6 +295,7 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
 )
 @click.option("--summary", is_flag=True, help="Add to the summary of this job (GITHUB_STEP_SUMMARY).")
 @_rule_options
+@_render_option
 @_source_options
 @_output_options
 def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
@@ -329,6 +347,7 @@ def _diff_options(options: dict[str, Any]) -> DiffOptions:
         event=app.read_event(environ),
         override_label=options["override_label"],
         environ=environ,
+        render=options["render"],
     )
 
 

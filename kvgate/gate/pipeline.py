@@ -51,7 +51,8 @@ class DiffOptions:
         select, ignore: rule ids and families.
         event: what the CI system says of the change.
         override_label: the label that accepts what the gate stops.
-        environ: for git, and for the Hub's cache and token.
+        environ: for git, for the Hub's cache and token, and where programs are looked up.
+        render: what is rendered by Helm or kustomize, besides what kvgate.yaml asks for.
         version: kvgate's own, for the report.
     """
 
@@ -70,6 +71,7 @@ class DiffOptions:
     override_label: str = OVERRIDE_LABEL
     environ: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
+    render: tuple[str, ...] = ()
 
 
 def diff_trees(paths: Sequence[Path], options: DiffOptions, checking: Checking) -> Difference:

@@ -85,4 +85,5 @@ def format_of(path: str, text: str) -> Format:
         return found
     first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     plainly_yaml = re.match(r"(?:---|[\[{]|-\s|[\w.\"'/-]+:(?:\s|$))", first) is not None
-    return "yaml" if plainly_yaml or "\n" not in text.strip() else "shell"
+    a_word = "\n" not in text.strip() and " " not in text.strip()
+    return "yaml" if plainly_yaml or a_word else "shell"
