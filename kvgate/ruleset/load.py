@@ -38,6 +38,7 @@ _KEBAB: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _LAST_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}$")  # brings its own sentence
 _EXAMPLES: Final = re.compile(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.MULTILINE)  # where they come last
+_STATUS: Final = re.compile(rb"(?m)^status: (?:stable|deprecated)\b")
 _SCOPES: Final[tuple[Scope, ...]] = ("unit", "tree", "file", "prompt", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",
@@ -50,10 +51,11 @@ E = TypeVar("E", Severity, Confidence, Status, Profile)
 
 @record
 class RuleSet:
-    """All rules by id, and the old ids that still work."""
+    """All rules by id, and the old ids that still work; ``unread`` are ids of preview rules that were not needed."""
 
     rules: Mapping[str, Rule]
     aliases: Mapping[str, str]
+    unread: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Rule | None:
         """A rule by its id or an id it had before."""
@@ -61,7 +63,7 @@ class RuleSet:
 
     @property
     def families(self) -> tuple[str, ...]:
-        return tuple(sorted({rule.family for rule in self.rules.values()}))
+        return tuple(sorted({*FAMILIES, *(rule.family for rule in self.rules.values())}))
 
 
 def builtin_folder() -> Path:
@@ -77,28 +79,34 @@ def builtin_folder() -> Path:
     raise RuleError("kvgate's own rules are missing from the installation; install it again")
 
 
-def load_rules(root: Path | None = None, *, thorough: bool = True) -> RuleSet:
+def load_rules(root: Path | None = None, *, thorough: bool = True, preview: bool = True) -> RuleSet:
     """The built-in rules and, with a root, the users' own of its ``.kvgate/rules``.
 
     Without ``thorough`` the built-in rules are taken as the test suite left them: their names and types are not
-    checked again and their examples not read. The users' own are always checked.
+    checked again and their examples not read. Without ``preview`` too, those in preview are not read at all. The users'
+    own are always read and checked.
 
     Raises:
         RuleError: a file cannot be read or is wrong, or an id stands twice.
     """
-    rules = list(_builtin_rules(thorough))
+    builtin, unread = _builtin_rules(thorough, preview or thorough)
+    rules = list(builtin)
     if root is not None:
         folder = root / USER_RULES
         rules += [read_rule_file(path, path.relative_to(root).as_posix(), builtin=False) for path in rule_files(folder)]
-    return collect(rules)
+    return dataclasses.replace(collect(rules), unread=unread)
 
 
-@lru_cache(maxsize=2)
-def _builtin_rules(thorough: bool) -> tuple[Rule, ...]:
-    return tuple(
-        read_rule_file(path, f"rules/{path.name}", builtin=True, thorough=thorough)
-        for path in rule_files(builtin_folder())
-    )
+@lru_cache(maxsize=4)
+def _builtin_rules(thorough: bool, preview: bool) -> tuple[tuple[Rule, ...], frozenset[str]]:
+    rules: list[Rule] = []
+    unread: set[str] = set()
+    for path in rule_files(builtin_folder()):
+        if not preview and not _STATUS.search(path.read_bytes()):
+            unread.add(path.stem)
+        else:
+            rules.append(read_rule_file(path, f"rules/{path.name}", builtin=True, thorough=thorough))
+    return tuple(rules), frozenset(unread)
 
 
 def rule_files(folder: Path) -> list[Path]:

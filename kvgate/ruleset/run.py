@@ -87,6 +87,8 @@ def select_rules(rules: RuleSet, selection: Selection) -> dict[str, tuple[Rule, 
     configured: dict[str, RuleConfig] = {}
     for name, config in selection.config.items():
         rule = rules.find(name)
+        if rule is None and name in rules.unread:
+            continue
         if rule is None:
             raise RuleError(f'there is no rule "{name}"{_hint(name, rules)}', config.span)
         configured[rule.id] = config
@@ -129,13 +131,16 @@ def _names(rules: RuleSet, names: Iterable[str], option: str) -> tuple[set[str],
             ids.add(rule.id)
         elif name in rules.families:
             families.add(name)
+        elif name in rules.unread:
+            if option == "--select":
+                raise RuleError(f'the rule "{name}" is in preview: add --preview')
         else:
             raise RuleError(f'{option}: there is no rule or family "{name}"{_hint(name, rules)}')
     return ids, families
 
 
 def _hint(name: str, rules: RuleSet) -> str:
-    close = get_close_matches(name, [*rules.rules, *rules.families], n=1)
+    close = get_close_matches(name, [*rules.rules, *rules.unread, *rules.families], n=1)
     return f', did you mean "{close[0]}"?' if close else "; `kvgate rules` lists them"
 
 
@@ -189,7 +194,9 @@ def judge(
             for defect in prompts:
                 _guarded(rule, None, defect.span, errors, findings, _other_findings(rule, severity, defect))
     ran = set(selected)
-    suppressed = apply_suppressions(findings, scene.looked_at, known=set(rules.rules), ran=ran, aliases=rules.aliases)
+    suppressed = apply_suppressions(
+        findings, scene.looked_at, known={*rules.rules, *rules.unread}, ran=ran, aliases=rules.aliases
+    )
     late: list[Finding] = []
     for rule, severity in selected.values():
         if rule.scope == "suppression":

@@ -133,6 +133,7 @@ def probe_tolerance(case: Case, params: Tolerance) -> Iterator[Draft]:
     """Probes that a busy server fails."""
     host = case.host
     ready, alive = host.probe("readiness"), host.probe("liveness")
+    told = False
     for probe in (alive, ready):
         if probe is None or probe.timeout_seconds is None or probe.tolerance_seconds is None:
             continue
@@ -150,12 +151,13 @@ def probe_tolerance(case: Case, params: Tolerance) -> Iterator[Draft]:
         }
         if tight and probe.tolerance_seconds <= limit:
             killed = probe.kind == "liveness"
+            told = told or killed
             yield Draft(
                 at=probe.spans.get("timeout", probe.span),
                 variant="restarted" if killed else None,
                 values=values,
             )
-    if ready is None or alive is None or alive.tolerance_seconds is None or ready.tolerance_seconds is None:
+    if told or ready is None or alive is None or alive.tolerance_seconds is None or ready.tolerance_seconds is None:
         return
     if alive.tolerance_seconds < ready.tolerance_seconds and (alive.timeout_seconds or 0) <= (
         ready.timeout_seconds or 0
