@@ -184,6 +184,8 @@ def _read_unknown_tag(parser: Any, unknown: dict[str, bool]) -> Any:
     role = ""
     previous = ""
     while parser.stream.current.type != "block_end":
+        if parser.stream.current.type == "eof":
+            parser.fail(f"the tag {tag.value} is not closed", tag.lineno)
         token = next(parser.stream)
         if token.type == "string":
             strings.append(token.value)

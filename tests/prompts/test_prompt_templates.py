@@ -140,6 +140,13 @@ def test_a_broken_template_is_told_at_its_place() -> None:
     assert place.reason.startswith("no Jinja template: ")
 
 
+@pytest.mark.parametrize(
+    "text", ["{% a", "{% a %}{% enda", "{% a %}", "{% now", "{% message role='x' %}", "{% b %}{% endb"]
+)
+def test_open_tags_end(text: str) -> None:
+    read_prompts([SourceFile("prompts/x.jinja", text)])
+
+
 @given(st.text(alphabet="{}%- abfor'now()|[].\n", max_size=60))
 def test_no_text_makes_the_reader_crash(text: str) -> None:
     read_prompts([SourceFile("prompts/x.jinja", text)])

@@ -57,6 +57,7 @@ from kvgate.prompts.python.tree import (
 from kvgate.prompts.python.values import (
     NOTHING,
     Class,
+    Deferred,
     Fields,
     Function,
     Instance,
@@ -85,20 +86,47 @@ class Evaluator(Calls):
 
     # -- roots -------------------------------------------------------------------------------------------------------
 
-    def globals_of(self, module: ModuleSource) -> dict[str, Value]:
-        """The names of a module, evaluated as an import does."""
-        known = self._globals.get(module.file.path)
-        if known is None:
-            known = self._globals[module.file.path] = {}
-            tree = module.parse()
-            if tree is not None:
-                frame = Frame(module, (), names=known)
-                self._guarded(lambda: self.block(tree.body, frame))
-        return known
+    def run_module(self, module: ModuleSource) -> None:
+        """Follow the statements of a module, as an import does."""
+        tree = module.parse()
+        if tree is None or module.file.path in self._imported:
+            return
+        self._imported.add(module.file.path)
+        names = self._globals.setdefault(module.file.path, {})
+        frame = Frame(module, (), names=names)
+        self._guarded(lambda: self.block(tree.body, frame))
+
+    def global_value(self, module: ModuleSource, name: str) -> Value | None:
+        """What a name of a module is; of a module that is only imported, no more than this name is followed."""
+        names = self._globals.setdefault(module.file.path, {})
+        if name in names:
+            found = names[name]
+            if isinstance(found, Deferred):
+                found = names[name] = self.resolved(found)
+            return found
+        if module.file.path in self._imported or module.parse() is None:
+            return None
+        if name in module.functions:
+            names[name] = Function(module.functions[name], module)
+        elif name in module.classes:
+            names[name] = Class(module.classes[name], module)
+        elif name in module.bindings:
+            names[name] = NOTHING  # meets itself while it is followed
+            frame = Frame(module, (), names=names)
+            statement = module.bindings[name]
+            self._guarded(lambda: self.statement(statement, frame))
+            return self.global_value(module, name)
+        return names.get(name)
+
+    def resolved(self, deferred: Deferred) -> Value:
+        """What an imported name is."""
+        found = self.global_value(deferred.source, deferred.name)
+        if found is not None:
+            return found
+        return ProjectModule(deferred.below) if deferred.below is not None else Package(deferred.dotted)
 
     def root(self, module: ModuleSource, node: FunctionNode, cls: ast.ClassDef | None) -> None:
         """Follow a function that nothing in sight calls; its parameters are what their names say."""
-        self.globals_of(module)
 
         def follow() -> None:
             owner = self.instance(Class(cls, module)) if cls is not None else None
@@ -108,19 +136,22 @@ class Evaluator(Calls):
             path = () if once else (f"{module.file.path}:{node.name}:{node.lineno}",)
             self.enter(Function(node, module, owner), [], {}, path)
 
-        self._guarded(follow)
+        if not self._guarded(follow):
+            self.given_up.append((node.name, module.file.line_span(node.lineno)))
 
-    def _guarded(self, follow: Callable[[], object]) -> None:
+    def _guarded(self, follow: Callable[[], object]) -> bool:
+        """Follow something within a budget of steps; whether that was enough."""
         begun, limit, stack = self._steps, self._limit, list(self._stack)
         self._limit = min(begun + MAX_STEPS_PER_ROOT, MAX_STEPS)
         try:
             follow()
         except (BudgetError, RecursionError):
-            self.exhausted += 1
+            return False
         finally:
             # what was followed on the way costs the outer root nothing
             self._limit = min(limit + self._steps - begun, MAX_STEPS)
             self._stack[:] = stack
+        return True
 
     # -- functions and objects ---------------------------------------------------------------------------------------
 
@@ -152,7 +183,7 @@ class Evaluator(Calls):
     def class_of(self, base: ast.expr, module: ModuleSource) -> Class | None:
         value: Value | None = None
         if isinstance(base, ast.Name):
-            value = self.globals_of(module).get(base.id)
+            value = self.global_value(module, base.id)
         return value if isinstance(value, Class) else None
 
     def enter(
@@ -320,11 +351,10 @@ class Evaluator(Calls):
                 if node.level
                 else self.project.find(f"{source}.{alias.name}", frame.module)
             )
-            if below is not None and (module is None or alias.name not in module.functions):
+            if below is not None and module is None:
                 frame.names[name] = ProjectModule(below)
             elif module is not None and module is not frame.module:
-                value = self.globals_of(module).get(alias.name)
-                frame.names[name] = value if value is not None else Package(f"{source}.{alias.name}")
+                frame.names[name] = Deferred(module, alias.name, f"{source}.{alias.name}", below)
             else:
                 frame.names[name] = Package(f"{source}.{alias.name}")
 

@@ -40,6 +40,7 @@ from kvgate.prompts.python.tree import (
 from kvgate.prompts.python.values import (
     NOTHING,
     Class,
+    Deferred,
     Fields,
     Function,
     Instance,
@@ -168,10 +169,13 @@ class Expressions(Follower):
 
     def lookup(self, name: str, frame: Frame) -> Value | None:
         if name in frame.names:
-            return frame.names[name]
+            found = frame.names[name]
+            if isinstance(found, Deferred):
+                found = frame.names[name] = self.resolved(found)
+            return found
         if frame.closure is not None:
             return self.lookup(name, frame.closure)
-        return self.globals_of(frame.module).get(name)
+        return self.global_value(frame.module, name)
 
     def named(self, name: str, node: ast.expr, frame: Frame, noun: str = "") -> Written:
         """What a name says that nothing else is known of."""
@@ -193,7 +197,7 @@ class Expressions(Follower):
             case Package():
                 return Package(f"{base.dotted}.{node.attr}")
             case ProjectModule():
-                found = self.globals_of(base.source).get(node.attr)
+                found = self.global_value(base.source, node.attr)
                 return found if found is not None else self.named(node.attr, node, frame)
             case Class():
                 method = method_of(base.node, node.attr)

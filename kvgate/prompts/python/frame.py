@@ -13,7 +13,7 @@ from kvgate.prompts.python import chat
 from kvgate.prompts.python.project import ModuleSource, Project
 from kvgate.prompts.python.sinks import Sinks
 from kvgate.prompts.python.tree import FunctionNode, emptiness, source_of
-from kvgate.prompts.python.values import Class, Fields, Function, Instance, Rows, Value, Written, either
+from kvgate.prompts.python.values import Class, Deferred, Fields, Function, Instance, Rows, Value, Written, either
 from kvgate.prompts.vocabulary import is_history_name
 from kvgate.source.text import SourceFile, Span
 
@@ -74,13 +74,14 @@ class Follower(ABC):
         self.templates = templates or {}
         self.rendered: set[tuple[str, int]] = set()
         self.followed: set[int] = set()
-        self.exhausted = 0
+        self.given_up: list[tuple[str, Span]] = []
         self.discarded: ast.expr | None = None
         self.spread: dict[int, Mapping[str, Span]] = {}
         self._relevance: dict[int, bool] = {}
         self._reading_loops: dict[int, bool] = {}
         self._assigning: dict[tuple[int, str], list[FunctionNode]] = {}
         self._globals: dict[str, dict[str, Value]] = {}
+        self._imported: set[str] = set()
         self._instances: dict[int, Instance] = {}
         self._stack: list[int] = []
         self._steps = 0
@@ -108,7 +109,10 @@ class Follower(ABC):
         return known
 
     @abstractmethod
-    def globals_of(self, module: ModuleSource) -> dict[str, Value]: ...
+    def global_value(self, module: ModuleSource, name: str) -> Value | None: ...
+
+    @abstractmethod
+    def resolved(self, deferred: Deferred) -> Value: ...
 
     @abstractmethod
     def instance(self, cls: Class) -> Instance: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,6 +32,7 @@ class ModuleSource:
     parsed: bool = False
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    bindings: dict[str, ast.stmt] = field(default_factory=dict)
 
     def parse(self) -> ast.Module | None:
         if not self.parsed:
@@ -45,6 +47,8 @@ class ModuleSource:
                         self.functions[statement.name] = statement
                     elif isinstance(statement, ast.ClassDef):
                         self.classes[statement.name] = statement
+                    else:
+                        self.bindings.update((name, statement) for name in _bound(statement))
         return self.tree
 
 
@@ -61,11 +65,25 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top(handler.body)
 
 
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement at the top of a module binds."""
+    match statement:
+        case ast.Assign():
+            for target in statement.targets:
+                yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+        case ast.AnnAssign() if statement.value is not None and isinstance(statement.target, ast.Name):
+            yield statement.target.id
+        case ast.Import() | ast.ImportFrom():
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+        case _:
+            return
+
+
 #: What a function holds that sends a prompt, or builds one.
 _WORDS: Final = re.compile(
-    r"[\"']role[\"']|\bmessages\b|prompt|instruction|Message\(|cache_salt|\btools\b|system|history|template"
-    r"|\.(?:a?invoke|a?generate|chat|completions?|a?complete|acompletion|create)\(",
-    re.IGNORECASE,
+    r"\brole\b|\b[mM]essages\b|[pP]rompt|PROMPT|[iI]nstructions?\b|INSTRUCTIONS|Message\(|cache_salt|\btools\b|[hH]istory\b"
+    r"|[\"']content[\"']|\.content\b|[\"']system[\"']|system_|\bsystem\s*=|[tT]emplate\(|\.render\(|[Mm]emory\("
+    r"|\.(?:a?invoke|a?generate|chat|completions?|a?complete|acompletion|create)\("
 )
 _ROUNDS: Final = 3
 _CALLED: Final = re.compile(r"\b([A-Za-z_]\w{3,})\(")
@@ -132,6 +150,8 @@ class Project:
 
     def find(self, dotted: str, near: ModuleSource) -> ModuleSource | None:
         """The file that an absolute import means: the one whose path ends so, the nearest of several."""
+        if dotted.partition(".")[0] in sys.stdlib_module_names:
+            return None
         candidates = [
             module
             for module in self._by_tail.get(dotted.rpartition(".")[2], ())

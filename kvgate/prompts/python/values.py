@@ -106,6 +106,16 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Deferred:
+    """A name that is imported from a file of the project, looked up when it is used."""
+
+    source: ModuleSource
+    name: str
+    dotted: str
+    below: ModuleSource | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ProjectModule:
     source: ModuleSource
 
@@ -135,9 +145,11 @@ class Template:
     bound: dict[str, Value] = field(default_factory=dict)
 
 
-Value = Written | Rows | Fields | Function | Class | Instance | Package | ProjectModule | Method | Template
+Value = Written | Rows | Fields | Function | Class | Instance | Package | ProjectModule | Method | Template | Deferred
 
 NOTHING = Written()
+#: Values that a branch, or a loop over a list, is followed for.
+MAX_OPTIONS = 12
 
 
 def written(part: Part) -> Written:
@@ -247,7 +259,7 @@ def choice(options: Iterable[tuple[Item, ...]]) -> tuple[Item, ...]:
 def either(values: list[Value]) -> Value:
     """One of several values, as branches decide."""
     distinct: list[Value] = []
-    for value in values:
+    for value in values[:MAX_OPTIONS]:
         if not any(value is other for other in distinct):
             distinct.append(value)
     if len(distinct) == 1:
