@@ -67,7 +67,8 @@ class Probe:
     @property
     def place(self) -> Span:
         """What must change for a longer budget."""
-        for key in ("failures", "delay", "period"):
+        first = ("failures", "delay", "period") if self.kind == "startup" else ("delay", "failures", "period")
+        for key in first:
             if key in self.spans:
                 return self.spans[key]
         return self.span

@@ -290,7 +290,7 @@ def _hasty(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> 
 _NAME: Final = re.compile(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
 _QUERIES: Final = re.compile(
     r"""(?m)^\s*-?\s*["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
-    r"""|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
+    r"""|kind:\s*(?:HorizontalPodAutoscaler|ScaledObject|ScaledJob)\b|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
 )
 _SUM: Final = re.compile(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
 _DEFINES: Final = re.compile(

@@ -126,7 +126,7 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
     """Servers that run on one machine: of one Compose file, one pod, one script."""
     groups: dict[object, list[Case]] = {}
     for case in cases:
-        if case.backend in ("cpu", "tpu", "hpu", "xpu"):
+        if case.backend in ("cpu", "tpu", "hpu"):
             continue
         unit = case.unit
         if case.host.is_compose:
