@@ -47,7 +47,7 @@ def read_prompt_paths(paths: Sequence[Path], root: Path, exclude: Iterable[str])
     folders = {shown_path(path, root.resolve()) for path in paths if path.is_dir()}
     reading = _guarded(collection.files, collection.named | folders, crashes)
     return PromptFiles(
-        defects=reading.defects,
+        defects=tuple(_of_releases(reading.defects, collection.files, root)),
         unread=reading.unread,
         files=tuple(_with_comments(collection.files, reading)),
         left_out=tuple((left.path, left.reason) for left in collection.left_out),
@@ -62,6 +62,40 @@ def _guarded(files: Sequence[SourceFile], named: Iterable[str], crashes: list[In
     except Exception:
         crashes.append(InternalError("prompts", None, None, format_exc()))
         return PromptReading((), (), 0)
+
+
+def _of_releases(defects: Sequence[Defect], files: Sequence[SourceFile], root: Path) -> Iterator[Defect]:
+    """Defects of certain releases count in full only where a server of such a release stands in the same files."""
+    releases: list[str] | None = None
+    for defect in defects:
+        if defect.since is None:
+            yield defect
+            continue
+        if releases is None:
+            releases = list(_releases(files, root))
+        since = defect.since
+        yield defect if any(_reaches(release, since) for release in releases) else replace(defect, mild=True)
+
+
+def _releases(files: Sequence[SourceFile], root: Path) -> Iterator[str]:
+    """The vLLM releases of the servers in some manifests."""
+    from kvgate.engine.images import parse_image
+    from kvgate.manifests.read import read_tree
+
+    manifests = [file for file in files if file.path.endswith((".yaml", ".yml")) and "vllm" in file.text.lower()]
+    for unit in read_tree(manifests, root).units if manifests else ():
+        image = parse_image(unit.image.value) if unit.image is not None and unit.image.resolved else None
+        if image is not None and image.vllm_version:
+            yield image.vllm_version
+
+
+def _reaches(release: str, since: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(release) >= Version(since)
+    except InvalidVersion:
+        return True  # nightly and the like
 
 
 def _with_comments(files: Sequence[SourceFile], reading: PromptReading) -> Iterator[SourceFile]:
@@ -97,7 +131,14 @@ def linked_prompts(
     crashes: list[InternalError] = []
     reading = _guarded(files, wanted, crashes)
     meant = wanted | _template_files(files, names)
-    defects = tuple(defect for defect in reading.defects if _is_meant(defect, meant, wanted, names))
+    versions = [plan.version for plan in plans if plan.version_basis == "declared"]
+    defects = tuple(
+        defect
+        if defect.since is None or any(_reaches(version, defect.since) for version in versions)
+        else replace(defect, mild=True)
+        for defect in reading.defects
+        if _is_meant(defect, meant, wanted)
+    )
     return PromptFiles(
         defects=_with_levers(defects, plans, files),
         unread=tuple(place for place in reading.unread if place.span.path in meant),
@@ -116,11 +157,11 @@ def _template_files(files: Sequence[SourceFile], names: set[str]) -> set[str]:
     return found
 
 
-def _is_meant(defect: Defect, meant: set[str], wanted: set[str], names: set[str]) -> bool:
+def _is_meant(defect: Defect, meant: set[str], wanted: set[str]) -> bool:
     """Whether a defect is of a named file, or of a helper that a named file's prompts go through."""
     if defect.span.path in meant:
         return True
-    return any(span.path in wanted for span, _ in defect.related) or any(span.path in wanted for span in defect.through)
+    return any(span.path in wanted for span, _ in defect.related)
 
 
 def _with_levers(

@@ -31,7 +31,6 @@ class Defect:
         mild: it costs little, or only now and then: no more than an info.
         related: further places, each with what it has to do with it.
         since: the vLLM release from which it matters, None for all.
-        through: places of the code that it goes through.
     """
 
     kind: DefectKind
@@ -41,4 +40,3 @@ class Defect:
     mild: bool = False
     related: tuple[tuple[Span, str], ...] = ()
     since: str | None = None
-    through: tuple[Span, ...] = ()

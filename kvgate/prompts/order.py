@@ -32,6 +32,10 @@ SMALL_TOKENS: Final = 64
 UNKNOWN_BYTES: Final = 64 * BYTES_PER_TOKEN
 
 
+#: Roles of messages that a conversation only appends.
+_APPENDED: Final = frozenset({"assistant", "tool", "history", "unknown"})
+
+
 @record
 class _Behind:
     """What stands behind a part: static bytes, how many of them are only assumed, the first text, history, tools."""
@@ -85,16 +89,22 @@ def judge(prompt: Prompt) -> Iterator[Defect]:
         if (source.path, source.start) in seen and part.kind in VOLATILE:
             continue  # the first time that it stands there is the one that counts
         seen.add((source.path, source.start))
+        if place.message.role in _APPENDED and part.kind in VOLATILE | {Kind.RETRIEVAL, Kind.MEDIA}:
+            continue  # written once, and kept as it is from then on
         if part.kind in VOLATILE:
             yield from _volatile(place)
         elif part.kind is Kind.RETRIEVAL:
             yield from _retrieval(place)
         elif part.kind is Kind.MEDIA:
             yield from _media(place)
-        elif part.kind is Kind.UNORDERED:
+        elif part.kind is Kind.UNORDERED and part.via != "view" and not _is_last_turn(place):
             yield Defect("tool-order", part.span, {"what": part.words}, related=_origin(part))
         elif part.kind is Kind.CUT:
             yield Defect("history", part.span, {"what": part.words}, related=_origin(part))
+
+
+def _is_last_turn(place: _Place) -> bool:
+    return place.in_last_turn and place.message.role == "user" and place.before_bytes > 0
 
 
 def frozen(part: Part, path: tuple[str, ...]) -> bool:

@@ -51,11 +51,7 @@ from kvgate.prompts.python.values import (
     written,
 )
 from kvgate.prompts.syntax import located
-from kvgate.prompts.vocabulary import (
-    meaning_of,
-    meaning_of_call,
-    words_of,
-)
+from kvgate.prompts.vocabulary import is_history_name, meaning_of, meaning_of_call, words_of
 from kvgate.source.text import Span, Text
 
 LOADS: Final = frozenset({"load", "read", "render", "template", "prompt", "text", "instructions", "persona", "rules"})
@@ -231,7 +227,9 @@ class Calls(Expressions):
 
     def popped(self, node: ast.Call, function: ast.Attribute, base: Value, frame: Frame) -> None:
         """``history.pop(0)``: the front of the history is cut off."""
-        if not self._is_history(base, function.value):
+        name = name_of(function.value) or ""
+        written_out = isinstance(base, Rows) and any(chat.is_message(element) for element in base.elements)
+        if not (is_history_name(name) or written_out) or not self._is_history(base, function.value):
             return
         index = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         if function.attr == "popleft" or index in (0, 1):
@@ -261,7 +259,7 @@ class Calls(Expressions):
             unordered = fields.unordered
             if unordered is None and (not fields.literal or not fields.entries):
                 words = f"{name}() of a dictionary that is filled while the program runs"
-                unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path)
+                unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path, via=chat.VIEW)
             values = list(elements_of(fields))
             if name == "items":
                 return Rows([Rows([unknown(span), value]) for value in values], span, unordered)
@@ -314,7 +312,7 @@ class Calls(Expressions):
         history = receiver.first(Kind.HISTORY, Kind.CUT)
         if history is not None and name in ("append", "insert", "extend", "pop", "popleft", "appendleft"):
             return self.grown_history(node, function, receiver, args, frame)
-        if name in LISTINGS:
+        if chat.lists(name, node):
             return self.listing(name, span, frame)
         if name in TEXT_METHODS and receiver.items and not (receiver.first(Kind.UNKNOWN) and chat.remote(node)):
             return receiver
@@ -324,7 +322,7 @@ class Calls(Expressions):
             part = receiver.single
             if part is not None and part.kind in (Kind.TOOLS, Kind.UNKNOWN):
                 words = f"{name}() of a dictionary that is filled while the program runs"
-                return written(Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path))
+                return written(Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path, via=chat.VIEW))
             return receiver
         return self.external(dotted_name(function), node, args, kwargs, frame, receiver)
 
@@ -552,7 +550,7 @@ class Calls(Expressions):
                 return Rows(args, span, next((found for value in args if (found := unordered_of(value))), None))
             case _:
                 pass
-        if name in LISTINGS:
+        if chat.lists(name, node):
             return self.listing(name, span, frame)
         if passes(dotted) and args:
             return args[0]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kvgate.prompts.part import Change, Item, Kind, Message, Part, static
+from kvgate.prompts.python.external import LISTINGS
 from kvgate.prompts.python.values import Fields, Method, Rows, Template, Value, Written, entering, items_of, written
 from kvgate.prompts.vocabulary import words_of
 from kvgate.records import record
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 #: Messages that are dropped at once from which on a cut counts as rare: each cut then voids the cache once in so many
 #: turns, not every turn.
 STRIDE_MESSAGES: Final = 8
+
+#: What a part goes through that is the view of a dictionary: a text that is written from one keeps its order.
+VIEW: Final = "view"
 
 #: Methods that fill a template.
 FILLING: Final = frozenset(
@@ -135,7 +139,10 @@ def content_items(message: Fields) -> tuple[Item, ...]:
     elif content is not None:
         items = entering(content, span) if span is not None else items_of(content)
     calls = message.entries.get("tool_calls")
-    return items + items_of(calls) if calls is not None else items
+    if calls is None:
+        return items
+    # ids and names of calls stay as they were made; their arguments may be dumped anew
+    return items + tuple(item for item in items_of(calls) if isinstance(item, Part) and item.kind is Kind.UNORDERED)
 
 
 def _piece(element: Value, span: Span | None) -> tuple[Item, ...]:
@@ -281,6 +288,17 @@ def trims(name: str) -> bool:
     """Whether a function of this name cuts a history."""
     words = set(words_of(name))
     return bool(words & _TRIMS) and bool(words & {"messages", "history", "conversation", "message", "context", "chat"})
+
+
+_SERVERS: Final = frozenset({"mcp", "client", "server", "servers", "session", "multi", "remote"})
+
+
+def lists(name: str, call: ast.Call) -> bool:
+    """Whether a call lists things in an order that nobody promises."""
+    if name != "get_tools":
+        return name in LISTINGS
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return bool(set(words_of(owner)) & _SERVERS)
 
 
 def reads(node: ast.expr | None, name: str) -> bool:

@@ -581,7 +581,10 @@ class Evaluator(Calls):
         if not isinstance(node.op, ast.Add):
             return
         current = self.expression(target, frame)
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, int) and not isinstance(current, Rows):
+        counts = isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
+        if counts and isinstance(target, ast.Name) and target.id in frame.names:
+            return  # counts within one call
+        if counts and not isinstance(current, Rows):
             span = self.span(node, frame)
             counter = Part(
                 Kind.COUNTER, Change.REQUEST, span, words=f'the counter "{source_of(target)}"', path=frame.path

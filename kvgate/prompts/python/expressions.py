@@ -66,6 +66,10 @@ from kvgate.prompts.vocabulary import (
 KNOWN_PACKAGES: Final = frozenset({"datetime", "time", "uuid", "random", "date", "json", "os", "timezone", "secrets"})
 
 
+#: Words of names that are about this moment.
+PRESENT: Final = frozenset({"now", "current", "today", "utcnow", "todays", "date"})
+
+
 class Expressions(Follower):
     """Expressions but calls."""
 
@@ -185,6 +189,8 @@ class Expressions(Follower):
         meaning = meaning_of(name)
         if meaning is None:
             return unknown(span)
+        if noun and meaning.kind is Kind.CLOCK and not set(words_of(name)) & PRESENT:
+            return unknown(span)  # the time of a record is written once
         words = f'{meaning.words} ({noun or "the name"} "{name}")'
         return written(Part(meaning.kind, meaning.change, span, words=words, path=frame.path, named=True))
 
@@ -262,7 +268,7 @@ class Expressions(Follower):
         span = self.span(node, frame)
         part = base.single or base.first(Kind.CLOCK, Kind.UNORDERED, Kind.HISTORY, Kind.RETRIEVAL, Kind.USER)
         if part is None:
-            return self.named(name, node, frame) if not base.items else base
+            return self.named(name, node, frame, "the field") if not base.items else base
         if part.kind is Kind.CLOCK:
             fine = {"year": Change.DAY, "month": Change.DAY, "day": Change.DAY, "hour": Change.HOUR}
             fine |= {"minute": Change.MINUTE, "weekday": Change.DAY, "day_of_week": Change.DAY}
@@ -358,7 +364,7 @@ class Expressions(Follower):
         defined = frame.definitions.get(lower.id) if isinstance(lower, ast.Name) else lower
         moving = is_negative(lower) or self._drops_a_few(node, lower, frame)
         if not moving and defined is not None:
-            moving = from_length(defined) and not in_strides(defined)
+            moving = from_length(defined, source_of(node.value)) and not in_strides(defined)
         if moving and in_strides(defined if defined is not None else lower):
             moving = False
         if not moving:
@@ -460,7 +466,7 @@ class Expressions(Follower):
             else:
                 self.expression(key, frame)
                 fields.others.append(found)
-        self.sinks.mapped(fields, frame.path, frame.module)
+        self.sinks.mapped(fields, frame.path, frame.module, literal=True)
         return fields
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, frame: Frame) -> Value:

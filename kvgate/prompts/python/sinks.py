@@ -53,6 +53,7 @@ class Sinks:
     _lists: dict[int, tuple[Rows, tuple[str, ...], ModuleSource]] = field(default_factory=dict)
     _bodies: dict[int, tuple[Fields, tuple[str, ...], ModuleSource]] = field(default_factory=dict)
     _templates: list[tuple[Template, tuple[str, ...]]] = field(default_factory=list)
+    _same: dict[Span, set[str]] = field(default_factory=dict)
     _sent: set[int] = field(default_factory=set)
     _kept: list[object] = field(default_factory=list)
 
@@ -66,13 +67,13 @@ class Sinks:
     def grown(self, rows: Rows) -> None:
         """A list grew."""
 
-    def mapped(self, fields: Fields, path: tuple[str, ...], module: ModuleSource) -> None:
-        """A dictionary was built; it may be a request, or a message."""
+    def mapped(self, fields: Fields, path: tuple[str, ...], module: ModuleSource, *, literal: bool = False) -> None:
+        """A dictionary was built; it may be a request, or a message. ``literal``: its keys stand in the code."""
         entries = fields.entries
         if "messages" in entries or ("prompt" in entries and entries.keys() & _BESIDE_PROMPT):
             self._bodies[id(fields)] = fields, path, module
         role = chat.role_of(fields)
-        if role == "assistant" and "reasoning_content" in entries and "reasoning" not in entries:
+        if literal and role == "assistant" and "reasoning_content" in entries and "reasoning" not in entries:
             span = fields.keys.get("reasoning_content") or fields.span
             if span is not None:
                 what = "reasoning is sent back as reasoning_content"
@@ -272,8 +273,8 @@ class Sinks:
             return
         items = tuple(item for message in prompt.messages for item in message.items)
         if items and _is_static(items):
-            span = prompt.messages[-1].span
-            self.defects.append(Defect("benchmark", span, {"what": "each request is the same text"}))
+            text = "".join(part.text or "" for part in parts_of(items))
+            self._same.setdefault(prompt.messages[-1].span, set()).add(text)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -291,6 +292,9 @@ class Sinks:
         for template, path in self._templates:
             if not template.filled:
                 self.prompts.append(_template_prompt(template, path))
+        for span, texts in self._same.items():
+            if len(texts) == 1:
+                self.defects.append(Defect("benchmark", span, {"what": "each request is the same text"}))
         worst: dict[tuple[str, str, int, int], Defect] = {}
         for defect in (*self.defects, *self._judged()):
             key = (defect.kind, defect.span.path, defect.span.start, defect.span.end)

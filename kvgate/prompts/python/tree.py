@@ -170,15 +170,18 @@ def negative_number(node: ast.expr) -> int | None:
     return None
 
 
-def from_length(node: ast.expr) -> bool:
-    """Whether an index is counted from the length: ``max(0, len(messages) - 20)``."""
-    return any(
-        isinstance(below, ast.BinOp)
-        and isinstance(below.op, ast.Sub)
-        and isinstance(below.left, ast.Call)
-        and name_of(below.left.func) == "len"
-        for below in ast.walk(node)
-    )
+def from_length(node: ast.expr, subject: str | None = None) -> bool:
+    """Whether an index is counted from the length of a list: ``max(0, len(messages) - 20)``."""
+    if isinstance(node, ast.Call) and name_of(node.func) == "max":
+        return any(from_length(argument, subject) for argument in node.args)
+    if isinstance(node, ast.IfExp):
+        return from_length(node.body, subject) or from_length(node.orelse, subject)
+    if not isinstance(node, ast.BinOp):
+        return False
+    length = node.left
+    if isinstance(node.op, ast.Sub) and isinstance(length, ast.Call) and name_of(length.func) == "len" and length.args:
+        return subject is None or source_of(length.args[0]) == subject
+    return from_length(node.left, subject)
 
 
 def in_strides(node: ast.expr) -> bool:
@@ -223,7 +226,10 @@ def budgeted(node: ast.For | ast.AsyncFor) -> bool:
 
 def counts_from_end(test: ast.expr) -> bool:
     """Whether a test compares a position with the end of a list: ``i < len(messages) - 5``."""
-    return any(isinstance(below, ast.Compare) and from_length(below) for below in ast.walk(test))
+    return any(
+        isinstance(below, ast.Compare) and any(from_length(operand) for operand in (below.left, *below.comparators))
+        for below in ast.walk(test)
+    )
 
 
 def mentions_system(test: ast.expr) -> bool:
