@@ -13,7 +13,7 @@ from kvgate.records import record
 from kvgate.source.text import SourceFile, words_of_command_line
 
 if TYPE_CHECKING:
-    from kvgate.capacity.levers import Lever
+    from kvgate.capacity.levers import Advice
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
     from kvgate.engine.logs import ServerLog
@@ -147,7 +147,7 @@ def _predict(
     workload: Workload | None,
     context: ModelContext,
     kv_cache_tokens: int | None = None,
-) -> tuple[Prediction, Callable[[], Sequence[Lever]]]:
+) -> tuple[Prediction, Callable[[], Advice]]:
     """The prediction, and what would let the server hold more for whoever asks."""
     from kvgate.capacity.predict import predict_capacity
     from kvgate.engine.arguments import parse_arguments
@@ -194,20 +194,23 @@ def _predict(
     prediction = with_refusals(run({}), parsed)
     if reasons:
         prediction = replace(prediction, reasons=(*prediction.reasons, *reasons))
-    return prediction, lambda: _levers(prediction, run, found, model)
+    return prediction, lambda: _advice(prediction, run, found, model)
 
 
-def _levers(
+def _advice(
     prediction: Prediction, run: Callable[[Mapping[str, Any]], Prediction], gpu: Gpu | None, model: Model
-) -> Sequence[Lever]:
-    from kvgate.capacity.levers import find_levers
+) -> Advice:
+    from kvgate.capacity.levers import Advice, find_levers, find_remedy
     from kvgate.models.geometry import UnknownModelError, read_geometry
 
     try:
         geometry = read_geometry(model)
     except UnknownModelError:
         geometry = None
-    return find_levers(prediction, run, gpu=gpu, geometry=geometry)
+    return Advice(
+        remedy=find_remedy(prediction, run, gpu=gpu),
+        levers=find_levers(prediction, run, gpu=gpu, geometry=geometry),
+    )
 
 
 def _ranks(values: Mapping[str, Any]) -> int | None:
@@ -223,7 +226,7 @@ def _ranks(values: Mapping[str, Any]) -> int | None:
 
 def predict_command(
     model: str, args: Sequence[str], options: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[Prediction, Callable[[], Sequence[Lever]]]:
+) -> tuple[Prediction, Callable[[], Advice]]:
     """``kvgate predict``: the model from the tree, the cache, a card or (online) the Hub; kvgate.yaml's values where
     no option says otherwise. Also gives what would let the server hold more, for whoever asks.
 
@@ -806,7 +809,7 @@ def summary_sentence(report: Report) -> str:
 
 
 def render_prediction(
-    prediction: Prediction, form: str, *, verbose: bool, levers: Callable[[], Sequence[Lever]] = tuple
+    prediction: Prediction, form: str, *, verbose: bool, advice: Callable[[], Advice] | None = None
 ) -> str:
     """A prediction as text or JSON.
 
@@ -820,7 +823,7 @@ def render_prediction(
     if form == "text":
         from kvgate.report.waterfall import render_prediction as render
 
-        return render(prediction, verbose=verbose, levers=levers())
+        return render(prediction, verbose=verbose, advice=advice() if advice else None)
     raise InputError(f"predict prints text or json, not {form}")
 
 

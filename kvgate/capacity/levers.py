@@ -48,6 +48,14 @@ class Lever:
         return f"{self.change}: {self.sustained:,} requests{gained}{caution}"
 
 
+@record
+class Advice:
+    """``remedy``: the mildest change with which a server starts that would not; ``levers``: what would hold more."""
+
+    remedy: str | None = None
+    levers: tuple[Lever, ...] = ()
+
+
 def find_levers(
     prediction: Prediction, predict: Predict, *, gpu: Gpu | None, geometry: ModelGeometry | None
 ) -> tuple[Lever, ...]:
@@ -118,3 +126,36 @@ def _of_weights(
     for name, share in (("fp8", 0.5), ("int4", _INT4_SHARE)):
         grown = pool + int(layers * (1 - share))
         yield f"a checkpoint with {name} weights", {"kv_cache_memory_bytes": grown}, f"about; {_EVALUATE}"
+
+
+def find_remedy(prediction: Prediction, predict: Predict, *, gpu: Gpu | None) -> str | None:
+    """The mildest change with which a server that would not start starts; None where there is none, or no need.
+
+    A server that refuses its command line is not helped: its ``reasons`` say what is wrong with it.
+    """
+    if prediction.starts not in ("no", "unlikely") or prediction.kv_cache.num_gpu_blocks is None:
+        return None
+    for change, arguments in _remedies(prediction, gpu):
+        other = predict(arguments)
+        if other is not None and other.starts == "yes":
+            return change
+    return None
+
+
+def _remedies(prediction: Prediction, gpu: Gpu | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    longest, resolved = prediction.kv_cache.estimated_max_model_len, prediction.resolved
+    if longest and longest > 0:
+        # a length that holds over the whole interval, not just at its middle
+        bounds = prediction.kv_cache.interval.get("num_gpu_blocks", (None, None))
+        blocks = prediction.kv_cache.num_gpu_blocks
+        if bounds[0] is not None and blocks:
+            longest = max(1, int(longest * min(1.0, bounds[0] / blocks)))
+        yield f"--max-model-len {longest}", {"max_model_len": longest}
+    if float(resolved.get("gpu_memory_utilization") or 1) < _MOST and not resolved.get("kv_cache_memory_bytes"):
+        yield f"--gpu-memory-utilization {_MOST}", {"gpu_memory_utilization": _MOST}
+    if gpu is not None and (gpu.compute_capability or (0, 0)) >= FP8_CAPABILITY:
+        yield "--kv-cache-dtype fp8", {"kv_cache_dtype": "fp8"}
+    tensor = int(resolved.get("tensor_parallel_size") or 1)
+    for factor in (2, 4, 8):
+        size = factor * tensor
+        yield f"--tensor-parallel-size {size} on {size} GPUs", {"tensor_parallel_size": size}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kvgate.capacity.levers import Lever
+from kvgate.capacity.levers import Advice
 from kvgate.capacity.prediction import Prediction, Quantity
 from kvgate.findings.report import Predicted, UnitReport
 from kvgate.report.escape import visible
@@ -35,11 +35,13 @@ def _gib_span(quantity: Quantity) -> str:
     return span(quantity.low / GIB, quantity.high / GIB, decimals=2)
 
 
-def render_prediction(prediction: Prediction, *, verbose: bool = False, levers: Sequence[Lever] = ()) -> str:
-    """The whole prediction, one fact a line, plain text, and what would let the server hold more."""
+def render_prediction(prediction: Prediction, *, verbose: bool = False, advice: Advice | None = None) -> str:
+    """The whole prediction, one fact a line, plain text; what would make it start, and what would hold more."""
     lines = list(_lines(prediction, verbose))
-    if levers:
-        lines += ["", "what would hold more:", *(f"  {lever}" for lever in levers)]
+    if advice is not None and advice.remedy:
+        lines.append(f"  it would start with {advice.remedy}")
+    if advice is not None and advice.levers:
+        lines += ["", "what would hold more:", *(f"  {lever}" for lever in advice.levers)]
     return "\n".join(lines) + "\n"
 
 

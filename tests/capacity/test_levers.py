@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvgate.capacity.levers import Lever, find_levers
+from kvgate.capacity.levers import Lever, find_levers, find_remedy
 from kvgate.capacity.predict import predict_capacity
 from kvgate.capacity.prediction import Workload
 from kvgate.hardware.catalogue import find_gpu
@@ -73,3 +73,26 @@ def test_none_that_would_not_start() -> None:
 
 def test_its_words() -> None:
     assert str(Lever("x", 1200, GIB, "y")) == "x: 1,200 requests, the pool grows by 1.00 GiB (y)"
+
+
+def remedy(arguments, gpu, model="meta-llama/Llama-3.1-8B-Instruct"):
+    card, board = find_card(model), find_gpu(gpu)
+
+    def run(changes):
+        return predict_capacity(card, {**arguments, **changes}, version="0.12.0", gpu=board)
+
+    return find_remedy(run({}), run, gpu=board)
+
+
+def test_the_mildest_change_with_which_it_starts() -> None:
+    # 131,072 tokens need 16 GiB, the 4090 has 5: a shorter length will do, and it holds over the whole interval
+    words = remedy({}, "RTX 4090")
+    assert words is not None
+    assert words.startswith("--max-model-len ")
+    assert 38_000 < int(words.split()[1]) < 41_000
+    # 141 GB of weights on one H100: only more GPUs will do, 4 x 79 x 0.9 = 285 GiB
+    assert remedy({"max_model_len": 8192}, "H100 80GB", "meta-llama/Llama-3.1-70B-Instruct") in (
+        "--tensor-parallel-size 2 on 2 GPUs",
+        "--tensor-parallel-size 4 on 4 GPUs",
+    )
+    assert remedy({"max_model_len": 8192}, "RTX 4090") is None, "it starts"
