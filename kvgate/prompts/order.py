@@ -86,7 +86,7 @@ def judge(prompt: Prompt) -> Iterator[Defect]:
         if frozen(part, prompt.path):
             continue
         source = part.origin or part.span
-        if (source.path, source.start) in seen and part.kind in VOLATILE:
+        if (source.path, source.start) in seen and part.kind in VOLATILE | {Kind.RETRIEVAL}:
             continue  # the first time that it stands there is the one that counts
         seen.add((source.path, source.start))
         if place.message.role in _APPENDED and part.kind in VOLATILE | {Kind.RETRIEVAL, Kind.MEDIA}:
@@ -152,8 +152,8 @@ def _last_turn(prompt: Prompt) -> int | None:
 
 
 def _tools_position(prompt: Prompt) -> int:
-    """The message behind which the tools are rendered: the leading system text, in most chat templates."""
-    position = 0
+    """The message behind which the tools are rendered: the leading system text, in most chat templates; else none."""
+    position = -1
     for index, message in enumerate(prompt.messages):
         if message.role != "system":
             break

@@ -57,6 +57,14 @@ from kvgate.source.text import Span, Text
 LOADS: Final = frozenset({"load", "read", "render", "template", "prompt", "text", "instructions", "persona", "rules"})
 
 
+#: Words of functions that write what they are given.
+FORMS: Final = frozenset(
+    {"format", "render", "join", "str", "string", "text", "to", "build", "make", "truncate", "concat", "dump", "dumps",
+     "escape", "clean", "strip", "rerank", "compress", "pack", "stringify", "prettify", "combine", "merge", "context",
+     "docs", "documents", "chunks", "wrap", "indent", "dedupe", "sort", "filter", "limit", "trim"}
+)  # fmt: skip
+
+
 class Calls(Expressions):
     """Calls."""
 
@@ -114,8 +122,14 @@ class Calls(Expressions):
                         path = ()
                     elif starts_session(callee.node.name):
                         path = path[:-1] if path else ()
+                key = _signature(callee, args, kwargs)
+                if key is not None and (known := self.results.get((key, path)) or self.results.get((key, None))):
+                    return known
                 result = self.enter(callee, args, kwargs, path)
                 single = result.single if isinstance(result, Written) else None
+                if key is not None and isinstance(result, Written) and result.items:
+                    anywhere = all(part.change <= Change.PROCESS for part in parts_of(result.items))
+                    self.results[key, None if anywhere else path] = result
                 if single is not None and single.kind is Kind.UNKNOWN and isinstance(callee.node, FunctionNode):
                     named = self._by_call_name(callee.node.name, node, args, kwargs, frame)
                     told = isinstance(named, Written) and named.single is not None and named.single.kind is Kind.UNKNOWN
@@ -593,6 +607,8 @@ class Calls(Expressions):
         passed = [part for value in (*args, *kwargs.values()) for part in parts_of(items_of(value))]
         for kind in (Kind.CLOCK, Kind.IDENTIFIER, Kind.RANDOM, Kind.RETRIEVAL, Kind.HISTORY, Kind.USER, Kind.MEDIA):
             part = next((part for part in passed if part.kind is kind), None)
+            if part is not None and kind is Kind.RETRIEVAL and not set(words_of(name)) & FORMS:
+                part = None  # a model may have answered with something else
             if part is not None:
                 if kind is Kind.CLOCK and "date" in words_of(name) and "time" not in words_of(name):
                     part = as_fine_as(part, Change.DAY)
@@ -726,6 +742,19 @@ class Calls(Expressions):
         if len(items) == 1 and first.text is not None:
             return located(first.span, first.text)
         return None
+
+
+def _signature(function: Function, args: list[Value], kwargs: dict[str, Value]) -> tuple[object, ...] | None:
+    """What a call of a function depends on; None where something that may change is handed in."""
+    found: list[object] = [id(function.node), id(function.owner)]
+    for name, value in (*((None, value) for value in args), *kwargs.items()):
+        if isinstance(value, Written):
+            found.append((name, value.items))
+        elif isinstance(value, Instance | Class | Function | Package):
+            found.append((name, id(value) if not isinstance(value, Package) else value.dotted))
+        else:
+            return None
+    return tuple(found)
 
 
 def _function_name(function: Function) -> str:

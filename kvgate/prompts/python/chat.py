@@ -324,7 +324,8 @@ def unstable_subject(node: ast.expr | None) -> str | None:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             last = str(node.slice.value)
         words = words_of(last)
-        if words and words[-1] in _UNSTABLE and not last.isupper():
+        own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        if words and words[-1] in _UNSTABLE and not last.isupper() and not own:
             return f'"{ast.unparse(node)}"'
     return None
 

@@ -17,8 +17,8 @@ from kvgate.prompts.python.values import Class, Deferred, Fields, Function, Inst
 from kvgate.prompts.vocabulary import is_history_name
 from kvgate.source.text import SourceFile, Span
 
-MAX_CALL_DEPTH: Final = 7
-MAX_STEPS_PER_ROOT: Final = 40_000
+MAX_CALL_DEPTH: Final = 5
+MAX_STEPS_PER_ROOT: Final = 30_000
 MAX_STEPS: Final = 4_000_000
 MAX_ITEMS: Final = 400
 MAX_UNROLLED: Final = 12
@@ -77,6 +77,7 @@ class Follower(ABC):
         self.given_up: list[tuple[str, Span]] = []
         self.discarded: ast.expr | None = None
         self.spread: dict[int, Mapping[str, Span]] = {}
+        self.results: dict[tuple[tuple[object, ...], tuple[str, ...] | None], Written] = {}
         self._relevance: dict[int, bool] = {}
         self._reading_loops: dict[int, bool] = {}
         self._assigning: dict[tuple[int, str], list[FunctionNode]] = {}

@@ -37,7 +37,10 @@ _MODELS: Final = frozenset(
 )
 _BODY_KEYWORDS: Final = ("json", "data", "body", "payload", "content", "params", "extra_body", "request", "inputs")
 _ASKING: Final = frozenset({"question", "query", "message", "request", "user_input", "user_message", "text", "req"})
-_BESIDE_PROMPT: Final = frozenset({"model", "max_tokens", "multi_modal_data", "sampling_params"})
+_BESIDE_PROMPT: Final = frozenset(
+    {"model", "max_tokens", "max_completion_tokens", "temperature", "stream", "tools", "cache_salt", "multi_modal_data",
+     "sampling_params"}
+)  # fmt: skip
 _BENCHMARK: Final = re.compile(r"bench|load_?test|locust|stress|perf_test|throughput|loadgen", re.IGNORECASE)
 _LOCUST: Final = re.compile(r"\b(?:Fast)?HttpUser\b")
 _LLM_WORDS: Final = re.compile(r"\bllms?\b|\bprompts?\b|\bopenai\b|\bvllm\b|language model", re.IGNORECASE)
@@ -281,7 +284,7 @@ class Sinks:
     def finish(self) -> Iterator[Defect]:
         """Judge everything; each place once for each kind of defect, the worst of what was said of it."""
         for fields, path, module in self._bodies.values():
-            if id(fields) not in self._sent:
+            if id(fields) not in self._sent and fields.entries.keys() & _BESIDE_PROMPT:
                 self._send_body(fields, path, module)
         for rows, path, _ in self._lists.values():
             if id(rows) not in self._sent and path:
@@ -433,9 +436,12 @@ def _with_placeholders(prompt: Prompt) -> Prompt:
     return Prompt(tuple(messages), prompt.span, prompt.tools, prompt.path, prompt.complete, prompt.name, prompt.sent)
 
 
-def _tool_items(tools: Value, span: Span) -> tuple[Item, ...]:
+def _tool_items(tools: Value, span: Span) -> tuple[Item, ...] | None:
     if isinstance(tools, Rows) and not tools.elements:
-        return ()
+        return None
+    single = tools.single if isinstance(tools, Written) else None
+    if single is not None and single.named and "parameter" in single.words:
+        return None  # handed on, and often none
     return (Part(Kind.TOOLS, Change.NEVER, span, words="the tools"),)
 
 
