@@ -1,0 +1,210 @@
+"""``kvgate prompts``, and the prompts that ``kvgate check`` looks at because a unit or kvgate.yaml names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvgate.cli import cli
+
+RULES = "You answer questions about trains, and you never invent a connection. "  # 70 characters
+APP = f"""\
+from datetime import datetime
+
+RULES = {RULES!r} * 60
+
+
+def build_messages(question):
+    system = f"It is {{datetime.now()}}.\\n{{RULES}}"
+    return [{{"role": "system", "content": system}}, {{"role": "user", "content": question}}]
+"""
+COMPOSE = """\
+services:
+  vllm:
+    image: vllm/vllm-openai:v0.19.1
+    command: --model meta-llama/Llama-3.1-8B-Instruct --max-model-len 16384 --kv-cache-memory-bytes 5368709120
+"""
+CONFIG = """\
+version: 1
+gpu: NVIDIA GeForce RTX 4090
+units:
+  - match: {path: "*.yaml"}
+    workload: {peak_concurrency: 4, prompt_tokens: 7500, output_tokens: 1000, prompt: "app.py:build_messages"}
+"""
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(tree: Path) -> Run:
+    def call(*arguments: str) -> tuple[int, dict[str, Any]]:
+        result = CliRunner().invoke(cli, [*arguments, "--format", "json", "--offline"])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, json.loads(result.stdout)
+
+    return call
+
+
+def write(tree: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = tree / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def rules_of(report: dict[str, Any]) -> list[tuple[str, str, str, int]]:
+    return [(one["rule"], one["severity"], one["path"], one["line"]) for one in report["findings"]]
+
+
+VOLATILE = ("volatile-text-before-static-prefix", "warning", "app.py", 7)
+
+
+def test_findings_of_a_folder(tree: Path, run: Run) -> None:
+    write(tree, app_DOT_py=APP)
+    code, report = run("prompts", ".")
+    assert (code, rules_of(report)) == (0, [VOLATILE])
+    finding = report["findings"][0]
+    assert (finding["column"], finding["end_column"]) == (23, 37)
+    assert "about 1,050 tokens of static text (4,202 bytes at 4 bytes a token)" in finding["message"]
+    assert run("prompts", ".", "--fail-on", "warning")[0] == 1
+    assert run("prompts", ".", "--ignore", "volatile-text-before-static-prefix")[1]["findings"] == []
+
+
+def test_a_comment_takes_a_finding_away(tree: Path, run: Run) -> None:
+    mark = "  # kvgate: ignore[volatile-text-before-static-prefix] one user only"
+    write(
+        tree,
+        app_DOT_py=APP.replace('{RULES}"\n', f'{{RULES}}"{mark}\n').replace('\\n{RULES}"', '\\n{RULES}"' + mark, 1),
+    )
+    _, report = run("prompts", ".")
+    assert report["findings"] == []
+    assert report["summary"]["suppressed"] == 1
+    write(tree, app_DOT_py="x = 1" + mark + "\n")
+    assert [rule for rule, *_ in rules_of(run("prompts", ".")[1])] == ["unused-suppression"]
+
+
+def test_what_cannot_be_read_is_told(tree: Path, run: Run) -> None:
+    write(tree, app_DOT_py="def prompt(:\n    messages = []\n", prompts__a_DOT_jinja="{% if %}\n")
+    code, report = run("prompts", ".", "--strict")
+    assert code == 1
+    assert [(place["path"], place["line"]) for place in report["unchecked"]] == [("app.py", 1), ("prompts/a.jinja", 1)]
+    assert run("prompts", ".")[0] == 0
+
+
+def test_a_path_that_does_not_exist(tree: Path) -> None:
+    result = CliRunner().invoke(cli, ["prompts", "nowhere"])
+    assert result.exit_code != 0
+
+
+def test_files_that_git_ignores_are_left_out(tree: Path, run: Run) -> None:
+    (tree / ".git").mkdir()
+    write(tree, old__app_DOT_py=APP)
+    (tree / ".gitignore").write_text("old/\n", encoding="utf-8")
+    assert run("prompts", ".")[1]["findings"] == []
+    assert rules_of(run("prompts", "old/app.py")[1])[0][0] == VOLATILE[0]
+
+
+def test_reasoning_field_counts_where_a_server_reads_the_other(tree: Path, run: Run) -> None:
+    write(
+        tree,
+        app_DOT_py="def keep(messages, text, why):
+"
+        '    messages.append({"role": "assistant", "content": text, "reasoning_content": why})\n',
+    )
+    assert [severity for _, severity, *_ in rules_of(run("prompts", ".")[1])] == ["info"]
+    write(tree, compose_DOT_yaml=COMPOSE)
+    assert [severity for _, severity, *_ in rules_of(run("prompts", ".")[1])] == ["info"]
+    write(tree, compose_DOT_yaml=COMPOSE.replace("v0.19.1", "v0.20.0"))
+    assert rules_of(run("prompts", ".")[1]) == [("history-rewritten", "warning", "app.py", 2)]
+
+
+# -- check -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_linked_prompt_flows_into_the_prediction(tree: Path, run: Run) -> None:
+    write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE, kvgate_DOT_yaml=CONFIG)
+    _, report = run("check", ".")
+    (unit,) = report["units"]
+    # before the time stand 6 bytes: one token; 40,960 tokens hold 4 requests of 8,500
+    assert unit["prediction"]["workload"]["shared_prefix_tokens"] == 1
+    assert unit["prediction"]["concurrency"]["sustained"] == 4
+    (finding,) = [one for one in report["findings"] if one["rule"] == VOLATILE[0]]
+    # with 1,052 tokens shared (65 blocks of 16), a request needs 532 - 65 blocks of its own: (2,559 - 65) / 467 = 5.3
+    assert "one replica of compose.yaml/vllm sustains 5 requests, not 4" in finding["message"]
+
+    moved = APP.replace('f"It is {datetime.now()}.\\n{RULES}"', 'f"{RULES}\\nIt is {datetime.now()}."')
+    assert moved != APP
+    write(tree, app_DOT_py=moved)
+    _, report = run("check", ".")
+    # 4,200 + 7 bytes before the time
+    assert report["units"][0]["prediction"]["workload"]["shared_prefix_tokens"] == 1051
+    assert report["units"][0]["prediction"]["concurrency"]["sustained"] == 5
+    assert [one for one in report["findings"] if one["rule"] == VOLATILE[0]] == []
+
+
+def test_a_declared_prefix_wins_over_the_linked_one(tree: Path, run: Run) -> None:
+    config = CONFIG.replace("output_tokens: 1000,", "output_tokens: 1000, shared_prefix_tokens: 640,")
+    write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE, kvgate_DOT_yaml=config)
+    assert run("check", ".")[1]["units"][0]["prediction"]["workload"]["shared_prefix_tokens"] == 640
+
+
+def test_a_linked_log_gives_the_load(tree: Path, run: Run) -> None:
+    records = [{"prompt": RULES * 60 + f"Question {n}?", "output": "y" * 400} for n in range(20)]
+    config = CONFIG.replace("prompt_tokens: 7500, output_tokens: 1000, ", "").replace(
+        "app.py:build_messages", "logs/a.jsonl"
+    )
+    write(tree, compose_DOT_yaml=COMPOSE, kvgate_DOT_yaml=config)
+    (tree / "logs").mkdir()
+    (tree / "logs/a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    workload = run("check", ".")[1]["units"][0]["prediction"]["workload"]
+    # 4,200 + "Question 12?" 12 bytes; in common 4,200 + "Question " 9
+    assert workload == {
+        "prompt_tokens": 1053,
+        "output_tokens": 100,
+        "shared_prefix_tokens": 1052,
+        "peak_concurrency": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("nowhere.py:build", "nowhere.py: no such file in the tree"),
+        ("../app.py:build", "no such file in the tree"),
+        ("app.py:other", "no prompt is built there"),
+        ("log.jsonl", "no JSON on this line"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_told(tree: Path, run: Run, reference: str, words: str) -> None:
+    write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE, log_DOT_jsonl="{no\n")
+    write(tree, kvgate_DOT_yaml=CONFIG.replace("app.py:build_messages", reference))
+    _, report = run("check", ".")
+    assert [place["reason"] for place in report["unchecked"] if words in place["reason"]]
+    assert report["units"][0]["prediction"]["workload"]["shared_prefix_tokens"] == 0
+
+
+def test_the_chat_template_of_a_unit_is_looked_at(tree: Path, run: Run) -> None:
+    template = "{{ strftime_now('%H:%M') }}\n{% for message in messages %}{{ message.content }}{% endfor %}\n"
+    command = COMPOSE.replace("--max-model-len", "--chat-template /templates/chat.jinja --max-model-len")
+    write(tree, compose_DOT_yaml=command, docker__chat_DOT_jinja=template, docker__other_DOT_jinja=template)
+    _, report = run("check", ".")
+    found = [one for one in rules_of(report) if one[0] == VOLATILE[0]]
+    assert found == [(VOLATILE[0], "warning", "docker/chat.jinja", 1)]
+    write(tree, compose_DOT_yaml=COMPOSE)
+    assert [one for one in rules_of(run("check", ".")[1]) if one[0] == VOLATILE[0]] == []
+
+
+def test_check_reads_no_prompts_that_nobody_names(tree: Path, run: Run) -> None:
+    write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE)
+    assert [one for one in rules_of(run("check", ".")[1]) if one[0] == VOLATILE[0]] == []
