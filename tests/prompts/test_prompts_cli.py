@@ -118,8 +118,7 @@ def test_files_that_git_ignores_are_left_out(tree: Path, run: Run) -> None:
 def test_reasoning_field_counts_where_a_server_reads_the_other(tree: Path, run: Run) -> None:
     write(
         tree,
-        app_DOT_py="def keep(messages, text, why):
-"
+        app_DOT_py="def keep(messages, text, why):\n"
         '    messages.append({"role": "assistant", "content": text, "reasoning_content": why})\n',
     )
     assert [severity for _, severity, *_ in rules_of(run("prompts", ".")[1])] == ["info"]
