@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ModelContext, ServingPlan
-    from kvgate.prompts.analysis import UnreadPrompt
+    from kvgate.prompts.analysis import LogSettings, UnreadPrompt
     from kvgate.prompts.defect import Defect
     from kvgate.ruleset.load import RuleSet
     from kvgate.ruleset.run import Judgement, Selection
@@ -529,7 +529,16 @@ def _distinct_files(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
 
 
 def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
-    """The pipeline of ``kvgate prompts``: prompt code, templates and request logs; no server is predicted.
+    """The report of ``kvgate prompts``: prompt code, templates and request logs.
+
+    Raises:
+        KvgateError: see :func:`check`.
+    """
+    return prompt_run(paths, options)[0]
+
+
+def prompt_run(paths: Sequence[Path], options: CheckOptions) -> tuple[Report, list[str]]:
+    """The pipeline of ``kvgate prompts``: the report, and lines about the load that request logs show.
 
     Raises:
         KvgateError: see :func:`check`.
@@ -538,6 +547,7 @@ def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     from kvgate.findings.finding import Unchecked
     from kvgate.findings.report import Report
     from kvgate.prompt_files import read_prompt_paths
+    from kvgate.prompts.requests import describe_log
     from kvgate.ruleset.load import load_rules
     from kvgate.ruleset.run import Selection, judge
 
@@ -545,7 +555,7 @@ def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     config = _configuration_of_run(paths, options)
-    reading = read_prompt_paths(paths, config.root, config.exclude)
+    reading = read_prompt_paths(paths, config.root, config.exclude, _log_settings(config, options))
     selection = Selection(
         select=options.select,
         ignore=options.ignore,
@@ -567,7 +577,7 @@ def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         findings, accepted = _without_accepted(findings, config, options)
     unchecked = [Unchecked(reason, path) for path, reason in reading.left_out]
     unchecked += [Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread]
-    return Report(
+    report = Report(
         units=(),
         findings=findings,
         unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
@@ -576,6 +586,20 @@ def prompt_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         version=__version__,
         rules=judgement.rules,
     )
+    return report, [line for summary in reading.logs for line in describe_log(summary)]
+
+
+def _log_settings(config: Config, options: CheckOptions) -> dict[str, LogSettings]:
+    """Block sizes and tokenizers for the logs that kvgate.yaml links to units."""
+    from kvgate.prompts.link import is_log
+
+    declared = [entry.workload.prompt for entry in config.units if entry.workload is not None]
+    if not any(prompt is not None and is_log(prompt) for prompt in declared):
+        return {}
+    from kvgate.prompt_files import log_settings
+
+    _, reading = _read([config.root], config)
+    return log_settings(_plans(reading, config, options), config.root, config.models)
 
 
 def prompts_sentence(report: Report) -> str:

@@ -149,9 +149,12 @@ def prompts(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 
     named = paths or (Path(),)
     chosen = _check_options({"gpu": None, "vllm_version": None, **options})
-    report = app.prompt_paths(named, chosen)
+    report, log_lines = app.prompt_run(named, chosen)
     if options["write_baseline"]:
         _words(app.write_baseline(report, named, chosen), options)
+    as_data = (options["formats"] or ("text",)) == ("text",) and not options["outputs"]
+    for line in log_lines:
+        click.echo(line, err=not as_data)
     _write(report, options, app.prompts_sentence)
     if report.errors:
         sys.exit(ExitCode.INTERNAL)

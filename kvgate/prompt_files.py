@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import lcm
 from pathlib import Path
 from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from kvgate.findings.finding import InternalError
 from kvgate.manifests.collect import collect, shown_path
-from kvgate.prompts.analysis import PromptReading, UnreadPrompt, read_prompts
+from kvgate.prompts.analysis import LogSettings, PromptReading, UnreadPrompt, read_prompts
 from kvgate.prompts.defect import Defect
-from kvgate.prompts.link import is_log, split_reference
+from kvgate.prompts.link import DEFAULT_BLOCK_SIZE, is_log, split_reference
+from kvgate.prompts.requests import LogSummary
+from kvgate.prompts.tokens import load_tokenizer
 from kvgate.records import record
 from kvgate.source.text import SourceFile
 
@@ -31,6 +34,7 @@ class PromptFiles:
         files: files whose suppressions count.
         left_out: path and reason of files that were not read.
         crashes: of the reading itself; what was found elsewhere stays.
+        logs: what request logs say of their load.
     """
 
     defects: tuple[Defect, ...] = ()
@@ -38,27 +42,66 @@ class PromptFiles:
     files: tuple[SourceFile, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     crashes: tuple[InternalError, ...] = ()
+    logs: tuple[LogSummary, ...] = ()
 
 
-def read_prompt_paths(paths: Sequence[Path], root: Path, exclude: Iterable[str]) -> PromptFiles:
-    """The prompts in files and directories."""
+def read_prompt_paths(
+    paths: Sequence[Path],
+    root: Path,
+    exclude: Iterable[str],
+    log_settings: Mapping[str, LogSettings] | None = None,
+) -> PromptFiles:
+    """The prompts in files and directories; logs with the settings of the units that they are linked to."""
     collection = collect(paths, root, exclude=exclude, suffixes=SUFFIXES)
     crashes: list[InternalError] = []
     folders = {shown_path(path, root.resolve()) for path in paths if path.is_dir()}
-    reading = _guarded(collection.files, collection.named | folders, crashes)
+    reading = _guarded(collection.files, collection.named | folders, crashes, log_settings)
     return PromptFiles(
         defects=tuple(_of_releases(reading.defects, collection.files, root)),
         unread=reading.unread,
         files=tuple(_with_comments(collection.files, reading)),
         left_out=tuple((left.path, left.reason) for left in collection.left_out),
         crashes=tuple(crashes),
+        logs=reading.logs,
     )
 
 
-def _guarded(files: Sequence[SourceFile], named: Iterable[str], crashes: list[InternalError]) -> PromptReading:
+def log_settings(plans: Sequence[ServingPlan], root: Path, models: Mapping[str, str]) -> dict[str, LogSettings]:
+    """Block size and tokenizer for the logs that kvgate.yaml links to units, by path."""
+    found: dict[str, LogSettings] = {}
+    for plan in plans:
+        reference = plan.workload_config.prompt if plan.workload_config is not None else None
+        if reference is None or not is_log(reference) or reference in found:
+            continue
+        prediction = plan.predict()
+        groups = prediction.kv_cache.groups if prediction is not None else ()
+        block = lcm(*(group.block_size for group in groups)) if groups else DEFAULT_BLOCK_SIZE
+        found[reference] = LogSettings(block, load_tokenizer(_model_folder(plan, root, models)))
+    return found
+
+
+def _model_folder(plan: ServingPlan, root: Path, models: Mapping[str, str]) -> Path | None:
+    """A folder of the tree that holds the unit's tokenizer."""
+    reference = plan.model_reference
+    if reference is None:
+        return None
+    names = (models.get(reference, reference), f".kvgate/models/{reference.replace('/', '--')}")
+    for name in names:
+        folder = root / name
+        if not Path(name).is_absolute() and (folder / "tokenizer.json").is_file():
+            return folder
+    return None
+
+
+def _guarded(
+    files: Sequence[SourceFile],
+    named: Iterable[str],
+    crashes: list[InternalError],
+    settings: Mapping[str, LogSettings] | None = None,
+) -> PromptReading:
     """A crash costs the report nothing but what would have been found."""
     try:
-        return read_prompts(files, named=named)
+        return read_prompts(files, named=named, log_settings=settings)
     except Exception:
         crashes.append(InternalError("prompts", None, None, format_exc()))
         return PromptReading((), (), 0)

@@ -80,6 +80,12 @@ class Entry:
     note: Unresolved | None = None
 
 
+_PROGRAMS: Final = {
+    name: tuple(point for point in ENTRY_POINTS if not point.module and point.words[0] == name)
+    for name in {point.words[0] for point in ENTRY_POINTS if not point.module}
+}
+
+
 def find_entry(words: Sequence[Word]) -> Entry | None:
     """The first place where a command line starts vLLM; wrappers before it do not matter, other programs do."""
     if not words or basename(words[0]) in _NO_LAUNCHERS:
@@ -93,10 +99,8 @@ def find_entry(words: Sequence[Word]) -> Entry | None:
 
 def _program(words: Sequence[Word], index: int) -> Entry | None:
     name = basename(words[index]).removesuffix(".exe")
-    for point in ENTRY_POINTS:
-        if point.module:
-            continue
-        if name == point.words[0] and _follow(words, index + 1, point.words[1:]):
+    for point in _PROGRAMS.get(name, ()):
+        if _follow(words, index + 1, point.words[1:]):
             return Entry(point, index, index + len(point.words))
     return None
 
@@ -230,7 +234,10 @@ VLLM_FLAGS: Final = frozenset(
 
 def flag_name(word: Word) -> str | None:
     """The long flag that a word begins with, with dashes; None for anything else."""
-    match = re.match(r"--([A-Za-z][A-Za-z0-9_\-]*)", word.value)
+    value = word.text.value
+    if not value.startswith("--"):
+        return None
+    match = re.match(r"--([A-Za-z][A-Za-z0-9_\-]*)", value)
     return match.group(1).replace("_", "-") if match else None
 
 

@@ -11,7 +11,6 @@ from kvgate.manifests.entrypoint import (
     HUGGINGFACE_SERVER,
     Entry,
     find_entry,
-    flag_name,
     is_other_program,
     is_python_module,
     is_vllm_image,
@@ -261,7 +260,7 @@ def _of_container_run(command: Command, find: Find | None) -> list[Start] | None
 
 
 def _with_config(start: Start, find: Find | None) -> Start:
-    if not any(flag_name(word) == "config" for word in start.words):
+    if not any("--config" in word.text.value for word in start.words):
         return start
     from kvgate.manifests.vllm_config import with_config
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.formats import Format, format_of, is_template_name
+from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
@@ -65,7 +66,8 @@ def read_tree(
     rendered, done = _rendered(tree, root, rendering)
     units: list[ServeUnit] = [found for found in rendered if isinstance(found, ServeUnit)]
     unread: list[Unread] = [found for found in rendered if isinstance(found, Unread)]
-    matter = [_MATTERS.search(file.text) is not None for file in files]
+    # the plain search is much faster than the pattern, and nearly always enough
+    matter = ["vllm" in file.text.lower() or _MATTERS.search(file.text) is not None for file in files]
     for file, matters in zip(files, matter, strict=True):
         if file.path in done:
             continue
@@ -76,7 +78,7 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    units = _without_values_of_charts(_without_parts(tree, units))
+    units = with_requirements(tree, _without_values_of_charts(_without_parts(tree, units)))
     return Reading(tuple(_distinct(units)), tuple(unread))
 
 
@@ -178,7 +180,7 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
         return
     if file.path.endswith(".tpl"):
         return  # named templates: others include them
-    if is_go_template(file.text):
+    if is_go_template(file.text) or ("{{" in file.text and is_chart_template(tree, file.path)):
         from kvgate.manifests.helm.read import read_template
 
         yield from read_template(tree, file)
@@ -192,6 +194,12 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
     yield from _problems(stream)
     for document in stream.documents:
         yield from _read_document(tree, file, document, kustomize)
+
+
+def is_chart_template(tree: Tree, path: str) -> bool:
+    """Whether Helm renders a file, also one in which every expression stands inside a value."""
+    chart, found, _ = f"/{path}".rpartition("/templates/")
+    return bool(found) and tree.read(posixpath.join(chart.lstrip("/"), "Chart.yaml")) is not None
 
 
 def _read_jinja(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
@@ -313,6 +321,8 @@ def _carries_manifests(item: Node) -> bool:
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:
+    if not stream.problems:
+        return
     serves = _STARTS.search(stream.file.text) is not None
     lines: set[int] = set()
     for problem in stream.problems:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kvgate.prompts.benchmarks import same_seeds
@@ -17,9 +17,10 @@ from kvgate.prompts.part import Prompt
 from kvgate.prompts.python.evaluator import Evaluator
 from kvgate.prompts.python.project import ModuleSource, Project
 from kvgate.prompts.python.sinks import Sinks, placeholder_prompt
-from kvgate.prompts.requests import LogProblem, log_defects, looks_like_log, read_log, summarise
+from kvgate.prompts.requests import LogProblem, LogSummary, log_defects, looks_like_log, read_log, summarise
 from kvgate.prompts.syntax import located
 from kvgate.prompts.templates import SUFFIXES, FoundTemplate, is_prompt_template, templates_in, whole
+from kvgate.prompts.tokens import Counting
 from kvgate.prompts.vocabulary import is_prompt_name, words_of
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
@@ -55,6 +56,7 @@ class PromptReading:
         prompts: how many prompts were looked at.
         rendered: paths of template files that code renders, and which were judged with what it gives them.
         built: the prompts themselves.
+        logs: what request logs say of their load.
     """
 
     defects: tuple[Defect, ...]
@@ -62,14 +64,31 @@ class PromptReading:
     prompts: int
     rendered: frozenset[str] = frozenset()
     built: tuple[Prompt, ...] = ()
+    logs: tuple[LogSummary, ...] = ()
 
 
-def read_prompts(files: Sequence[SourceFile], *, named: Iterable[str] = ()) -> PromptReading:
+@record
+class LogSettings:
+    """What a log is summed up with: the block size of the server that it is for, and its tokenizer."""
+
+    block_size: int = DEFAULT_BLOCK_SIZE
+    counting: Counting | None = None
+
+
+def read_prompts(
+    files: Sequence[SourceFile],
+    *,
+    named: Iterable[str] = (),
+    log_settings: Mapping[str, LogSettings] | None = None,
+) -> PromptReading:
     """Look at every file of a run by its kind: Python, Jinja, YAML and JSON with templates in them, request logs.
 
     Args:
         named: paths of files that were named rather than found.
+        log_settings: block size and tokenizer for logs that are linked to a unit, by path.
     """
+    settings = log_settings or {}
+    logs: list[LogSummary] = []
     asked = set(named)
     python = [file for file in files if file.path.endswith((".py", ".pyi"))]
     jinja = [file for file in files if _suffix(file.path) in SUFFIXES]
@@ -83,19 +102,19 @@ def read_prompts(files: Sequence[SourceFile], *, named: Iterable[str] = ()) -> P
             found: list[FoundTemplate] = [FoundTemplate(whole(file), "jinja", file.path)]
         elif suffix in (".yaml", ".yml", ".json"):
             if suffix == ".json" and looks_like_requests(file.text):
-                count += _read_log(file, defects, unread)
+                _read_log(file, settings.get(file.path), logs, defects, unread)
                 continue
             found = list(templates_in(file))
         elif suffix in (".jsonl", ".ndjson") or (suffix in (".txt", ".log") and file.path in asked):
             if file.path in asked or looks_like_log(file.text):
-                count += _read_log(file, defects, unread)
+                _read_log(file, settings.get(file.path), logs, defects, unread)
             continue
         else:
             continue
         for template in found:
             count += 1
             _read_template(template, defects, unread, strict=suffix in SUFFIXES)
-    return PromptReading(tuple(defects), tuple(unread), count, reading.rendered, reading.built)
+    return PromptReading(tuple(defects), tuple(unread), count, reading.rendered, reading.built, tuple(logs))
 
 
 def looks_like_requests(text: str) -> bool:
@@ -122,13 +141,21 @@ def _read_template(template: FoundTemplate, defects: list[Defect], unread: list[
     defects += [*read.defects, *judge(read.prompt)]
 
 
-def _read_log(file: SourceFile, defects: list[Defect], unread: list[UnreadPrompt]) -> int:
+def _read_log(
+    file: SourceFile,
+    settings: LogSettings | None,
+    logs: list[LogSummary],
+    defects: list[Defect],
+    unread: list[UnreadPrompt],
+) -> None:
     requests = read_log(file)
     if isinstance(requests, LogProblem):
         unread.append(UnreadPrompt(requests.message, requests.span))
-        return 0
-    defects += log_defects(summarise(file, requests, DEFAULT_BLOCK_SIZE), requests)
-    return len(requests)
+        return
+    settings = settings or LogSettings()
+    summary = summarise(file, requests, settings.block_size, settings.counting)
+    logs.append(summary)
+    defects += log_defects(summary, requests)
 
 
 def read_python(

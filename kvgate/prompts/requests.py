@@ -315,6 +315,8 @@ def _parting(
             continue
         begin = _word_start(request.text, best)
         mine, theirs = resumed
+        more = _word_rest(request.text, mine)
+        mine, theirs = mine + more, theirs + more
         key = (begin, request.text[mine : mine + _ANCHOR])
         found[key] += 1
         example.setdefault(key, (request, nearest, begin, mine, theirs))
@@ -371,6 +373,18 @@ def _word_start(text: str, at: int) -> int:
     while at > 0 and (text[at - 1].isalnum() or text[at - 1] in "-:.+/_"):
         at -= 1
     return at
+
+
+def _word_rest(text: str, at: int) -> int:
+    """How many characters the word, number or time goes on that ends behind ``at``."""
+    stop = at
+    while stop < len(text) and stop < at + _ANCHOR and (text[stop].isalnum() or text[stop] in "-:.+/_"):
+        stop += 1
+    return stop - at if stop > at and _is_in_word(text, at) else 0
+
+
+def _is_in_word(text: str, at: int) -> bool:
+    return at > 0 and (text[at - 1].isalnum() or text[at - 1] in "-:.+/_")
 
 
 def _moved(
@@ -439,3 +453,22 @@ def log_defects(summary: LogSummary, requests: Sequence[LoggedRequest]) -> Itera
 def _short(text: str, limit: int = 32) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3].rstrip() + "..."
+
+
+def describe_log(summary: LogSummary) -> list[str]:
+    """A log for people: its load, what its prompts share, and where they part."""
+    output = f" and {summary.output_tokens_p95:,} output" if summary.output_tokens_p95 is not None else ""
+    lines = [
+        f"{summary.path}: {summary.requests:,} requests, 95th percentile {summary.prompt_tokens_p95:,} prompt{output} "
+        f"tokens ({summary.basis})",
+        f"  all begin with the same {summary.shared_prefix_tokens:,} tokens; in blocks of {summary.block_size:,} "
+        f"tokens the prefix cache serves {summary.hits.rate:.1%} of the prompts",
+    ]
+    parting = summary.parting
+    if parting is not None:
+        lines.append(
+            f'  {parting.requests:,} part at byte {parting.offset_bytes:,}, at "{_short(parting.text)}" '
+            f'("{_short(parting.other)}" in another), before text that they share; with it at the end '
+            f"{parting.moved.rate:.1%} would be served"
+        )
+    return lines

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 #: Endings of files that are no manifests and may speak of a server: its clients, dashboards, alerts and proxies.
 BESIDE_SUFFIXES: Final = frozenset(
     {".py", ".js", ".mjs", ".ts", ".tsx", ".go", ".json", ".jsonnet", ".libsonnet", ".conf", ".cfg", ".rules", ".toml",
-     ".env", ".ini"}
+     ".env", ".ini", ".sh", ".bash", ".http"}
 )  # fmt: skip
 MAX_BESIDE_CHARACTERS: Final = 400_000
 _TELLING: Final = re.compile(
-    r"vllm[:_]|max_(?:\w+_)?tokens|maxTokens|tool_choice|\bupstream\b|routing[-_]logic", re.IGNORECASE
+    r"vllm[:_]|max_(?:\w+_)?tokens|maxTokens|tool_choice|\bupstream\b|^backend\s|\breverse_proxy\b|routing[-_]logic",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 

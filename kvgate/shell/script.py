@@ -171,7 +171,7 @@ class _Source:
         return self.value.slice(node.start_byte, node.end_byte)
 
     def span(self, node: Any) -> Span:
-        return self.value.text.slice(node.start_byte, node.end_byte).span
+        return self.value.text.span_of(node.start_byte, node.end_byte)
 
 
 @lru_cache(maxsize=1)
@@ -392,7 +392,7 @@ class _Reader:
         span = source.span(node)
         inner = scope.copy()
         head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
-        for name in set(re.findall(r"([A-Za-z_]\w*)\s*=[^=]", head)):
+        for name in dict.fromkeys(re.findall(r"([A-Za-z_]\w*)\s*=[^=]", head)):
             unknown = Value.unknown(Text.at(f"${name}", span), f"{name} counts in a loop", splits=False)
             inner.assign(name, unknown, span)
         if body is not None:
@@ -1027,11 +1027,12 @@ def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span) ->
     for other, _ in outcomes:
         scope.functions.update(other.functions)
         scope.exported |= other.exported
-    names = {name for other, _ in outcomes for name in other.touched}
-    for name in names:
+    for name in dict.fromkeys(name for other, _ in outcomes for name in other.touched):
         before = scope.variables.get(name)
         values = [(other.variables.get(name), why) for other, why in outcomes]
         first = values[0][0]
+        if before is not None and all(value is before for value, _ in values):
+            continue
         if all(_same(value, first) for value, _ in values):
             if first is not None:
                 scope.assign(name, first, outcomes[0][0].touched.get(name, span))

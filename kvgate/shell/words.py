@@ -18,6 +18,8 @@ from kvgate.source.text import Span, Text, Unresolved, Word
 BLANKS: Final = " \t\r\n"
 _PLAIN: Final = re.compile(r"[^\s\\'\"$`]+")
 _PLAIN_QUOTED: Final = re.compile(r"[^\\$`]+")
+_IN_QUOTES: Final = re.compile(r'["\\$]')
+_IN_BRACKETS: Final = re.compile(r"""["'\\$(){}]""")
 _FIELD: Final = re.compile(r"\S+")
 
 # Reads what a `$` or a backquote at an index begins, adds it to the fields, and returns the index after it.
@@ -108,7 +110,9 @@ def lex(
 ) -> None:
     """Read characters ``[start, end)`` of a command line into fields; blanks outside quotes end words."""
     text = value.masked()
-    holes: dict[int, Hole] = {hole.start: hole for hole in value.holes if start <= hole.start < end}
+    holes: dict[int, Hole] = {}
+    if value.holes:
+        holes = {hole.start: hole for hole in value.holes if start <= hole.start < end}
     starts = list(holes)
     plain = _PLAIN_QUOTED if quoted else _PLAIN
     at = start
@@ -180,12 +184,16 @@ def closing_quote(text: str, start: int, end: int) -> int:
     """Index of the double quote that closes the one at ``start``; ``end`` if there is none."""
     at = start + 1
     while at < end:
+        match = _IN_QUOTES.search(text, at, end)
+        if match is None:
+            return end
+        at = match.start()
         char = text[at]
         if char == '"':
             return at
         if char == "\\":
             at += 2
-        elif char == "$" and text[at + 1 : at + 2] in ("{", "("):
+        elif text[at + 1 : at + 2] in ("{", "("):
             at = closing_bracket(text, at + 1, end) + 1
         else:
             at += 1
@@ -197,6 +205,10 @@ def closing_bracket(text: str, start: int, end: int) -> int:
     stack = [_CLOSING[text[start]]]
     at = start + 1
     while at < end:
+        match = _IN_BRACKETS.search(text, at, end)
+        if match is None:
+            return end
+        at = match.start()
         char = text[at]
         if char == "\\":
             at += 2

@@ -7,7 +7,7 @@ points, never bytes, so that SARIF's ``unicodeCodePoints`` columns follow direct
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import accumulate
@@ -157,11 +157,25 @@ class Text:
 
     @classmethod
     def join(cls, parts: Iterable[Text]) -> Text:
+        """All parts in a row; what is known to stand nowhere takes the place of what is before it, else behind it."""
+        parts = list(parts)
+        if len(parts) == 1 and parts[0].value:
+            return parts[0]
         values: list[str] = []
         pieces: list[Piece] = []
         anchor: tuple[Piece, ...] = ()
+        homeless = 0
         for part in parts:
             values.append(part.value)
+            if not part.pieces:
+                if part.value and pieces:
+                    pieces.append(Piece(len(part.value), pieces[-1].span, False))
+                else:
+                    homeless += len(part.value)
+                continue
+            if homeless:
+                pieces.append(Piece(homeless, part.pieces[0].span, False))
+                homeless = 0
             anchor = anchor or part.pieces
             for piece in part.pieces:
                 if not piece.length:
@@ -179,7 +193,7 @@ class Text:
                 else:
                     pieces.append(piece)
         if not pieces and anchor:
-            pieces = [Piece(0, anchor[0].span, False)]
+            pieces = [Piece(homeless, anchor[0].span, False)]
         return cls("".join(values), tuple(pieces))
 
     def __str__(self) -> str:
@@ -202,25 +216,53 @@ class Text:
     def slice(self, start: int, end: int) -> Text:
         """Characters ``[start, end)``; an empty slice still knows its place."""
         size = len(self.value)
-        start = max(0, min(start, size))
-        end = max(start, min(end, size))
-        if not self.pieces:
+        start = 0 if start < 0 else min(start, size)
+        end = start if end < start else min(end, size)
+        known = self.pieces
+        if not known or (start == 0 and end == size and end):
             return self
+        if len(known) == 1 and start < end:
+            return Text(self.value[start:end], (_cut(known[0], start, end),))
         offsets = self._offsets()
         index = max(bisect_right(offsets, start) - 1, 0)
         if start == end:
-            at, piece = offsets[index], self.pieces[index]
+            at, piece = offsets[index], known[index]
             within = min(start - at, piece.length)
             anchor = _cut(piece, within, within) if piece.exact else Piece(0, piece.span, False)
             return Text("", (anchor,))
-        pieces: list[Piece] = []
-        while index < len(offsets) and offsets[index] < end:
-            at, piece = offsets[index], self.pieces[index]
-            index += 1
-            low, high = max(start, at), min(end, at + piece.length)
-            if low < high:
-                pieces.append(_cut(piece, low - at, high - at))
+        last = bisect_left(offsets, end, index)
+        at, piece = offsets[index], known[index]
+        if last - index == 1:
+            return Text(self.value[start:end], (_cut(piece, start - at, end - at),))
+        pieces = [_cut(piece, start - at, piece.length)] if start < at + piece.length else []
+        pieces += known[index + 1 : last - 1]
+        at, piece = offsets[last - 1], known[last - 1]
+        pieces.append(_cut(piece, 0, min(end - at, piece.length)))
         return Text(self.value[start:end], tuple(pieces))
+
+    def span_of(self, start: int, end: int) -> Span:
+        """The span of the characters ``[start, end)``: that of the slice, without making one."""
+        size = len(self.value)
+        if not self.pieces or not 0 <= start < end <= size:
+            return self.slice(start, end).span
+        offsets = self._offsets()
+        index = max(bisect_right(offsets, start) - 1, 0)
+        last = bisect_left(offsets, end, index) - 1
+        piece = self.pieces[index]
+        if last == index:
+            return _cut(piece, start - offsets[index], end - offsets[index]).span
+        first = piece.span
+        begin = first.start + (start - offsets[index]) if piece.exact else first.start
+        stop = first.end
+        for piece in self.pieces[index + 1 : last]:
+            span = piece.span
+            if span.end > stop and span.file is first.file and span.start >= begin:
+                stop = span.end
+        piece = self.pieces[last]
+        if piece.span.file is first.file and piece.span.start >= begin:
+            ends = piece.span.start + (end - offsets[last]) if piece.exact else piece.span.end
+            stop = max(stop, ends)
+        return Span(first.file, begin, stop)
 
     @property
     def span(self) -> Span:
@@ -234,6 +276,8 @@ class Text:
 
 
 def _cut(piece: Piece, start: int, end: int) -> Piece:
+    if start == 0 and end == piece.length:
+        return piece
     if not piece.exact:
         return Piece(end - start, piece.span, False)
     base = piece.span.start

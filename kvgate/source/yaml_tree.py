@@ -11,7 +11,7 @@ libyaml refuses are set aside, each as a :class:`YamlProblem`, until the rest ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -41,7 +41,8 @@ _ESCAPE: Final = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \
 class Scalar:
     """A scalar. ``span`` covers what is written, quotes or block indicator included.
 
-    ``mapped`` is the text of a scalar inside a document that itself stands in a scalar.
+    ``mapped`` is its text where that is not to be found at the span; ``embedded`` is the same scalar in a document that
+    itself stands in a text, with that text.
     """
 
     span: Span
@@ -49,10 +50,13 @@ class Scalar:
     style: str = ""
     alias: Span | None = None
     mapped: Text | None = None
+    embedded: tuple[Scalar, Text] | None = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> Text:
         """The value with the place of each of its characters."""
+        if self.embedded is not None:
+            return _embedded_text(*self.embedded) or _text_of(self)
         return self.mapped or _text_of(self)
 
     @property
@@ -81,7 +85,14 @@ class Mapping:
 
     def entry(self, key: str) -> Entry | None:
         """The entry that :meth:`get` looks at."""
-        return self._find(key, set())
+        merges = False
+        for entry in reversed(self.entries):
+            name = entry.key.value
+            if name == "<<" and entry.key.style == "":
+                merges = True
+            elif name == key:
+                return entry
+        return self._find(key, set()) if merges else None
 
     def _find(self, key: str, seen: set[int]) -> Entry | None:
         for entry in reversed(self.entries):
@@ -98,7 +109,10 @@ class Mapping:
 
     def items(self) -> list[Entry]:
         """Effective entries: merge keys resolved, later duplicates winning, in order of first appearance."""
-        found: dict[str, Entry] = {}
+        found: dict[str, Entry] = {entry.key.value: entry for entry in self.entries}
+        if "<<" not in found:
+            return list(found.values())
+        found.clear()
         self._collect(found, set())
         return list(found.values())
 
@@ -228,20 +242,14 @@ def parse_embedded(text: Text) -> YamlStream:
 
 
 def _outer_span(span: Span, text: Text) -> Span:
-    return text.slice(span.start, span.end).span
+    return text.span_of(span.start, span.end)
 
 
 def _outward(node: Node, text: Text, shared: dict[int, list[Any]]) -> Node:
     span = _outer_span(node.span, text)
     alias = None if node.alias is None else _outer_span(node.alias, text)
     if isinstance(node, Scalar):
-        parts = [
-            text.slice(piece.span.start, piece.span.end)
-            if piece.exact
-            else Text.at(node.value[at : at + piece.length], _outer_span(piece.span, text))
-            for at, piece in _positions(node.text)
-        ]
-        return Scalar(span, node.value, node.style, alias, Text.join(parts))
+        return Scalar(span, node.value, node.style, alias, None, (node, text))
     if isinstance(node, Sequence):
         items = shared.get(id(node.items))
         if items is None:  # aliases share their target's content
@@ -257,6 +265,16 @@ def _outward(node: Node, text: Text, shared: dict[int, list[Any]]) -> Node:
     return Mapping(span, entries, alias)
 
 
+def _embedded_text(inner: Scalar, text: Text) -> Text:
+    parts = [
+        text.slice(piece.span.start, piece.span.end)
+        if piece.exact
+        else Text.at(inner.value[at : at + piece.length], _outer_span(piece.span, text))
+        for at, piece in _positions(inner.text)
+    ]
+    return Text.join(parts)
+
+
 def _positions(text: Text) -> Iterator[tuple[int, Piece]]:
     at = 0
     for piece in text.pieces:
@@ -264,11 +282,16 @@ def _positions(text: Text) -> Iterator[tuple[int, Piece]]:
         at += piece.length
 
 
+# What stands for the braces of a placeholder while YAML is parsed; private characters, so no text holds them.
+_OPEN: Final = "\ue0f1"
+_CLOSE: Final = "\ue0f2"
+
+
 def _neutral(text: str) -> str:
     """Placeholders such as ``{{HF_TOKEN}}`` with their braces made inert; every offset stays."""
-    if "{{" not in text:
+    if "{{" not in text or _OPEN in text or _CLOSE in text:
         return text
-    return re.sub(_PLACEHOLDER, lambda match: "__" + match.group()[2:-2] + "__", text)
+    return re.sub(_PLACEHOLDER, lambda match: _OPEN * 2 + match.group()[2:-2] + _CLOSE * 2, text)
 
 
 class _RefusedError(Exception):
@@ -285,7 +308,7 @@ def _parse(file: SourceFile, text: str, base: int, problems: list[YamlProblem]) 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: list[YamlProblem] = []
     try:
-        documents = _Builder(file, base, len(text), found, text != file.text).documents(yaml.parse(text, Loader=loader))
+        documents = _Builder(file, base, len(text), found, text != file.text, loader(text).get_event).documents()
     except yaml.reader.ReaderError as error:
         # a reader error carries no line: its position counts characters already read
         at = _first_unacceptable(text, error.position)
@@ -387,9 +410,17 @@ def _repairs(text: str, offset: int) -> Iterator[str]:
 
 
 class _Builder:
-    """Nodes from events."""
+    """Nodes from events, taken one by one as they come; written to cost little, since every scalar comes by here."""
 
-    def __init__(self, file: SourceFile, base: int, length: int, problems: list[YamlProblem], altered: bool) -> None:
+    def __init__(
+        self,
+        file: SourceFile,
+        base: int,
+        length: int,
+        problems: list[YamlProblem],
+        altered: bool,
+        next_event: Callable[[], Any],
+    ) -> None:
         import yaml
 
         self.file = file
@@ -397,31 +428,37 @@ class _Builder:
         self.length = length
         self.problems = problems
         self.altered = altered
+        self.next_event = next_event
         self.anchors: dict[str, Node | None] = {}
         self.scalar_event: type[Any] = yaml.ScalarEvent
         self.alias_event: type[Any] = yaml.AliasEvent
         self.mapping_start: type[Any] = yaml.MappingStartEvent
         self.mapping_end: type[Any] = yaml.MappingEndEvent
         self.sequence_end: type[Any] = yaml.SequenceEndEvent
+        self.stream_end: type[Any] = yaml.StreamEndEvent
         self.document_start: type[Any] = yaml.DocumentStartEvent
         self.document_end: type[Any] = yaml.DocumentEndEvent
 
-    def documents(self, events: Iterator[Any]) -> list[Node]:
+    def documents(self) -> list[Node]:
         roots: list[Node] = []
-        for event in events:
+        while True:
+            event = self.next_event()
+            if event is None or type(event) is self.stream_end:
+                return roots
             if type(event) is self.document_start:
                 self.anchors = {}
-                first = next(events)
+                first = self.next_event()
                 if type(first) is not self.document_end:
-                    roots.append(self.node(first, events, 0))
-        return roots
+                    roots.append(self.node(first, 0))
 
     def span(self, start: int, end: int) -> Span:
         # the marks of a text without final line end may lie beyond it
         length = self.length
-        return Span(self.file, self.base + min(start, length), self.base + min(end, length))
+        if end > length:
+            start, end = min(start, length), length
+        return Span(self.file, self.base + start, self.base + end)
 
-    def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+    def node(self, event: Any, depth: int) -> Node:
         kind = type(event)
         if kind is self.scalar_event and event.anchor is None:
             return self.scalar(event)
@@ -436,9 +473,9 @@ class _Builder:
         if kind is self.scalar_event:
             node = self.scalar(event)
         elif kind is self.mapping_start:
-            node = self.mapping(event, events, depth)
+            node = self.mapping(event, depth)
         else:
-            node = self.sequence(event, events, depth)
+            node = self.sequence(event, depth)
         if anchor is not None:
             self.anchors[anchor] = node
         return node
@@ -451,53 +488,58 @@ class _Builder:
         return replace(target, alias=self.span(event.start_mark.index, event.end_mark.index))
 
     def scalar(self, event: Any) -> Scalar:
-        span = self.span(event.start_mark.index, event.end_mark.index)
+        start, end, length = event.start_mark.index, event.end_mark.index, self.length
+        if end > length:
+            start, end = min(start, length), length
         style: str = event.style or ""
+        value: str = event.value
         if style in ("|", ">"):
             # the end mark is where the next token begins
-            span = Span(span.file, span.start, span.start + len(span.text.rstrip()))
-        elif span.start == span.end:
-            return Scalar(span, "", "")
+            start += self.base
+            span = Span(self.file, start, start + len(self.file.text[start : self.base + end].rstrip()))
+        else:
+            span = Span(self.file, self.base + start, self.base + end)
+            if start == end:
+                return Scalar(span, "", "")
         if event.anchor is not None or event.tag is not None:
             span = _without_properties(span, style)
-        scalar = Scalar(span, event.value, style)
-        if self.altered and "__" in event.value:
-            scalar = Scalar(span, _align(scalar, event.value).value, style)
-        return scalar
+        if self.altered and _OPEN in value:
+            value = value.replace(_OPEN, "{").replace(_CLOSE, "}")
+        return Scalar(span, value, style)
 
-    def mapping(self, event: Any, events: Iterator[Any], depth: int) -> Mapping:
+    def mapping(self, event: Any, depth: int) -> Mapping:
         entries: list[Entry] = []
-        seen: dict[str, Span] = {}
-        last: Node | None = None
-        closing: Any = event
-        for inner in events:
-            if type(inner) is self.mapping_end:
-                closing = inner
-                break
-            key = self.node(inner, events, depth + 1)
-            last = value = self.node(next(events), events, depth + 1)
-            if not isinstance(key, Scalar):
-                key = Scalar(key.span, key.span.text, "?")
-            name = key.value
-            first = seen.get(name)
-            if first is None:
-                seen[name] = key.span
-            elif not _is_merge(key):
-                self.problems.append(
-                    YamlProblem("duplicate-key", f'key "{name}" stands already in line {first.line}', key.span)
-                )
+        seen: dict[str, Scalar] = {}
+        value: Node | None = None
+        next_event, scalar_event, mapping_end = self.next_event, self.scalar_event, self.mapping_end
+        while True:
+            inner = next_event()
+            kind = type(inner)
+            if kind is scalar_event and inner.anchor is None:
+                key = self.scalar(inner)
+            elif kind is mapping_end:
+                return Mapping(self.collection_span(event, inner, value), entries)
+            else:
+                node = self.node(inner, depth + 1)
+                key = node if isinstance(node, Scalar) else Scalar(node.span, node.span.text, "?")
+            inner = next_event()
+            if type(inner) is scalar_event and inner.anchor is None:
+                value = self.scalar(inner)
+            else:
+                value = self.node(inner, depth + 1)
+            first = seen.setdefault(key.value, key)
+            if first is not key and not _is_merge(key):
+                message = f'key "{key.value}" stands already in line {first.span.line}'
+                self.problems.append(YamlProblem("duplicate-key", message, key.span))
             entries.append(Entry(key, value))
-        return Mapping(self.collection_span(event, closing, last), entries)
 
-    def sequence(self, event: Any, events: Iterator[Any], depth: int) -> Sequence:
+    def sequence(self, event: Any, depth: int) -> Sequence:
         items: list[Node] = []
-        closing: Any = event
-        for inner in events:
+        while True:
+            inner = self.next_event()
             if type(inner) is self.sequence_end:
-                closing = inner
-                break
-            items.append(self.node(inner, events, depth + 1))
-        return Sequence(self.collection_span(event, closing, items[-1] if items else None), items)
+                return Sequence(self.collection_span(event, inner, items[-1] if items else None), items)
+            items.append(self.node(inner, depth + 1))
 
     def collection_span(self, opening: Any, closing: Any, last: Node | None) -> Span:
         """A flow collection ends with its bracket; a block collection, whose end mark is the next token, with its last
@@ -509,7 +551,8 @@ class _Builder:
         if opening.flow_style or last is None:
             return self.span(start, closing.end_mark.index)
         end = (last.alias or last.span).end
-        return Span(self.file, self.base + min(start, self.length), max(end, self.base + min(start, self.length)))
+        start = self.base + min(start, self.length)
+        return Span(self.file, start, end if end > start else start)
 
 
 def _without_properties(span: Span, style: str) -> Span:
@@ -526,6 +569,8 @@ def _text_of(scalar: Scalar) -> Text:
     value = scalar.value
     if scalar.style == "" and raw == value:
         return Text(value, (Piece(len(value), span, True),))
+    if value and scalar.style in ('"', "'") and len(raw) == len(value) + 2 and raw[1:-1] == value:
+        return Text(value, (Piece(len(value), Span(span.file, span.start + 1, span.end - 1), True),))
     return _align(scalar, value)
 
 
@@ -554,6 +599,10 @@ def _align(scalar: Scalar, value: str) -> Text:
             return Text.at(value, span)
         at = newline + 1
         indent = _block_indent(source, span.start, at, end)
+        if style == "|":
+            pieces_of_lines = _literal_pieces(span, at, indent, value)
+            if pieces_of_lines:
+                return Text(value, tuple(pieces_of_lines))
         for _ in range(indent):
             if at < end and source[at] == " ":
                 at += 1
@@ -622,7 +671,7 @@ def _align(scalar: Scalar, value: str) -> Text:
             emit(char, at, at + 2, False)
             index, at = index + 1, at + 2
             continue
-        if raw == char or (char == "_" and raw in "{}"):
+        if raw == char:
             emit(raw, at, at + 1, True)
             index, at = index + 1, at + 1
             continue
@@ -633,6 +682,44 @@ def _align(scalar: Scalar, value: str) -> Text:
     if not pieces:
         pieces = [Piece(0, Span(span.file, at, at), False)]
     return Text("".join(out), tuple(pieces))
+
+
+def _literal_pieces(span: Span, at: int, indent: int, value: str) -> list[Piece]:
+    """The pieces of a literal block, line by line; none where its text holds more than lines with their indentation."""
+    file, end = span.file, span.end
+    source = file.text
+    break_of_line = re.compile(rf"\n {{0,{indent}}}")
+    at += indent
+    pieces: list[Piece] = []
+    index, size = 0, len(value)
+    while index < size:
+        stop = value.find("\n", index)
+        line = value[index:stop] if stop >= 0 else value[index:]
+        if line:
+            after = at + len(line)
+            if after > end or not source.startswith(line, at):
+                return []
+            pieces.append(Piece(len(line), Span(file, at, after), True))
+            at = after
+        if stop < 0:
+            break
+        index = stop
+        while index < size and value[index] == "\n":
+            index += 1
+        if at >= end:  # the final line ends lie beyond the trimmed span
+            if index < size:
+                return []
+            pieces.append(Piece(index - stop, Span(file, end, end), False))
+            break
+        after = at
+        for _ in range(index - stop):
+            match = break_of_line.match(source, after, end)
+            if match is None:
+                return []
+            after = match.end()
+        pieces.append(Piece(index - stop, Span(file, at, after), False))
+        at = after
+    return pieces
 
 
 _RUN_ENDS: Final = {

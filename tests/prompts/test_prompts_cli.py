@@ -128,7 +128,7 @@ def test_reasoning_field_counts_where_a_server_reads_the_other(tree: Path, run: 
     assert rules_of(run("prompts", ".")[1]) == [("history-rewritten", "warning", "app.py", 2)]
 
 
-# -- check -------------------------------------------------------------------------------------------------------------
+# -- check -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_linked_prompt_flows_into_the_prediction(tree: Path, run: Run) -> None:
@@ -207,3 +207,53 @@ def test_the_chat_template_of_a_unit_is_looked_at(tree: Path, run: Run) -> None:
 def test_check_reads_no_prompts_that_nobody_names(tree: Path, run: Run) -> None:
     write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE)
     assert [one for one in rules_of(run("check", ".")[1]) if one[0] == VOLATILE[0]] == []
+
+
+# -- request logs ----------------------------------------------------------------------------------------------------
+
+
+def log_text(count: int = 40) -> str:
+    return "".join(
+        json.dumps({"prompt": f"Now 12:{minute:02}:09. {RULES * 60}Question {minute}?", "output": "yes"}) + "\n"
+        for minute in range(count)
+    )
+
+
+def lines_of(*arguments: str) -> list[str]:
+    result = CliRunner().invoke(cli, ["prompts", *arguments, "-q"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.stdout.splitlines()
+
+
+def test_the_load_of_a_log_is_printed(tree: Path) -> None:
+    write(tree, log_DOT_jsonl=log_text())
+    assert lines_of("log.jsonl")[:3] == [
+        # "Now 12:00:09. " 14 + 4,200 + "Question 39?" 12 bytes
+        "log.jsonl: 40 requests, 95th percentile 1,056 prompt and 0 output tokens (4 bytes a token)",
+        "  all begin with the same 1 tokens; in blocks of 16 tokens the prefix cache serves 0.0% of the prompts",
+        # 39 of 40 requests are served (4 + 1 + 4,200 + 9) // 64 = 65 blocks of 64 bytes: 39 x 1,040 of 42,2xx tokens
+        '  40 part at byte 4, at "12:01:09." ("12:00:09." in another), before text that they share; with it at the end '
+        "96.0% would be served",
+    ]
+
+
+def test_a_linked_log_is_summed_up_with_the_blocks_of_its_unit(tree: Path) -> None:
+    config = CONFIG.replace("app.py:build_messages", "log.jsonl")
+    command = COMPOSE.replace("--max-model-len", "--block-size 128 --max-model-len")
+    write(tree, log_DOT_jsonl=log_text(), compose_DOT_yaml=command, kvgate_DOT_yaml=config)
+    assert "in blocks of 128 tokens" in lines_of("log.jsonl")[1]
+
+
+def test_a_tokenizer_at_hand_counts_tokens(tree: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    from kvgate.prompts.tokens import by_bytes, load_tokenizer
+
+    model = tokenizers.models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tree / "tokenizer.json"))
+    counting = load_tokenizer(tree)
+    assert (list(counting.encode("a b c a")), counting.per_token, counting.exact) == ([0, 1, 2, 0], 1, True)
+    assert load_tokenizer(tree / "nowhere").basis == by_bytes().basis
+    (tree / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert not load_tokenizer(tree).exact

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -116,6 +117,8 @@ class Tree:
             text=True,
             cwd=self.folder,
             env=self.variables(),
+            # a shell that runs the tests in the background has them ignore ctrl-C, and so would the child
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
 
     def run(self, *arguments: str | Path, timeout: float = 120) -> "Result":

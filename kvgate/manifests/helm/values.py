@@ -290,7 +290,7 @@ class _Reader:
             if not enough or not direct or not (named or self.vllm) or _is_other(site):
                 return
             flags += [] if isinstance(node.get("model"), Mapping) else _flags_of_model(site)
-            flags += [word for key in _PLAIN_FLAGS for word in _plain(node, key)]
+            flags += _plain_flags(node)
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
             starts = [Start(tuple(words), "the chart's template", positional, (), site.span)]
@@ -474,8 +474,7 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
         elif depth == 0 and isinstance(value, Mapping) and (key in _ARGUMENT_KEYS or key == "model"):
             yield from _flags(value, 1)
             if key in _ARGUMENT_KEYS:
-                for plain in _PLAIN_FLAGS:
-                    yield from _plain(value, plain)
+                yield from _plain_flags(value)
 
 
 def _flags_of_model(site: _Site) -> list[Word]:
@@ -487,9 +486,9 @@ def _flags_of_model(site: _Site) -> list[Word]:
     return []
 
 
-def _plain(node: Mapping, flag: str) -> Iterator[Word]:
+def _plain_flags(node: Mapping) -> Iterator[Word]:
     for entry in node.items():
-        if _flag_of(entry.key.value) == flag and isinstance(entry.value, Scalar):
+        if isinstance(entry.value, Scalar) and (flag := _flag_of(entry.key.value)) in _PLAIN_FLAGS:
             yield from _flag_words(flag, entry.value)
 
 

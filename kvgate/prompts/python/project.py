@@ -82,7 +82,7 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 #: What a function holds that sends a prompt, or builds one.
 _WORDS: Final = re.compile(
     r"\brole\b|\b[mM]essages\b|[pP]rompt|PROMPT|[iI]nstructions?\b|INSTRUCTIONS|Message\(|cache_salt|\btools\b|[hH]istory\b"
-    r"|[\"']content[\"']|\.content\b|[\"']system[\"']|system_|\bsystem\s*=|[tT]emplate\(|\.render\(|[Mm]emory\("
+    r"|[\"']content[\"']|\.content\b|\bLLMs?\b|[\"']system[\"']|system_|\bsystem\s*=|[tT]emplate\(|\.render\(|[Mm]emory\("
     r"|\.(?:a?invoke|a?generate|chat|completions?|a?complete|acompletion|create)\("
 )
 _ROUNDS: Final = 3

@@ -287,10 +287,16 @@ def _sharding_lever(case: Case) -> str:
 
 @record
 class AsCapacity:
-    """``tolerance`` is the share of the pool that counts as no change."""
+    """``tolerance`` is the share of the pool that counts as no change.
+
+    ``near`` is the share of the longest length that needs no claim. A sequence that gets fewer than ``least_tokens``,
+    and less than ``share`` of max_model_len, is none that a comment may count on.
+    """
 
     tolerance: float = 0.02
     near: float = 0.9
+    least_tokens: int = 1024
+    share: float = 0.125
 
 
 @check(
@@ -414,6 +420,9 @@ def _change(with_pool: int, without_pool: int) -> str:
         "machine",
         "change",
         "sustained",
+        "each",
+        "length",
+        "tokens",
     ),
 )
 def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
@@ -443,6 +452,9 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
         "about": _about(prediction),
         "machine": _machine(case),
         "change": "",
+        "each": None,
+        "length": None,
+        "tokens": None,
     }
     if peak is not None and sustained is not None and sequences * times >= peak:
         yield Draft(
@@ -462,6 +474,16 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
             variant="memory-claim",
             values={**values, "claim": memory_claim, "without_pool": without, "change": _change(pool, without)},
             rests_on=_POOL,
+        )
+        return
+    tokens, length = prediction.kv_cache.size_tokens, prediction.kv_cache.max_model_len
+    if claim is None or peak is not None or not tokens or not length or workload is not None:
+        return
+    # no load is declared: then a claim is wrong where each sequence would get a fraction of a context
+    each = tokens // sequences
+    if each < min(params.least_tokens, params.share * length):
+        yield Draft(
+            variant="claim", values={**values, "each": each, "length": length, "tokens": tokens}, rests_on=_POOL
         )
 
 

@@ -17,7 +17,7 @@ from kvgate.ruleset.scene import Scene
 from kvgate.ruleset.words import amount, gib
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
-from kvgate.source.yaml_tree import Node, Scalar, is_go_template, scalar_int
+from kvgate.source.yaml_tree import Node, Scalar, scalar_int
 
 #: What changed for the numbers: the first release with it, words, and the argument that makes it irrelevant when set.
 CHANGES: Final = (
@@ -40,6 +40,17 @@ _ONLY: Final[Mapping[str, Callable[[Case], bool]]] = {
 _TUNED: Final = re.compile(
     r"(?:tuned|tested|measured|benchmarked|validated|sized|calibrated|verified|worked|works|fits|fine|ok|good|safe|set|from|since)\b"
     r"[^\n]{0,40}?\b(?:vllm[\s:=-]*)?v?(?P<version>0\.\d{1,2}\.\d{1,2}(?:\.post\d)?)\b",
+    re.IGNORECASE,
+)
+#: A comment about both: values, and the release that they come from.
+_VALUES: Final = re.compile(
+    r"tuned|tested|measured|benchmarked|validated|sized|calibrated|verified|utili[sz]ation|kv.?cache"
+    r"|max[-_ ]model[-_ ]len",
+    re.IGNORECASE,
+)
+_BEFORE: Final = re.compile(
+    r"(?:\bfrom|\bon|\bfor|\bwith|\bin|\bwas|\bat|\bold|\bprevious(?:ly)?|\bbefore)\s+(?:vllm[\s:=-]*)?v?"
+    r"(?P<version>0\.\d{1,2}\.\d{1,2}(?:\.post\d)?)\b",
     re.IGNORECASE,
 )
 
@@ -133,6 +144,11 @@ def _tuned_on(case: Case) -> tuple[str, str | Span, str] | None:
             match = _TUNED.search(comment)
             if match is not None:
                 return match["version"], f"arg:{dest}", "a comment"
+    if unit.image is not None and isinstance(at, str) and at != "image":
+        words = " ".join(comments_beside(unit.image.span))
+        match = _BEFORE.search(words)
+        if match is not None and _VALUES.search(words):
+            return match["version"], at, "a comment"
     return None
 
 
@@ -156,30 +172,37 @@ _USE: Final = re.compile(r"\{\{-?(?P<code>[^{}]*?\.Values\.(?P<path>[A-Za-z_][\w
 _WHOLE: Final = re.compile(r"\bint(?:64)?\b|\bprintf\s+\"%d\"|\btoYaml\b|\btoJson\b|\btoRawJson\b")
 
 
-@check("helm-numbers", values=("value", "flag", "path", "template", "rendered"), scope="tree")
+@check("helm-numbers", values=("value", "flag", "path", "file", "rendered"), scope="tree")
 def helm_numbers(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Large numbers that Helm prints as floats."""
+    told: set[tuple[str, int]] = set()
     for case in scene.cases:
         for argument in case.plan.parsed.arguments.values():
             text = argument.text.value if argument.text is not None else ""
             if _FLOAT.fullmatch(text.strip()) and argument.definition is not None and "int" in argument.definition.kind:
+                told.add((argument.span.path, argument.span.line))
                 yield Draft(
                     at=argument.span,
                     case=case,
                     values={
-                        "value": text, "flag": f"--{argument.dest.replace('_', '-')}", "path": "", "template": "",
+                        "value": text, "flag": f"--{argument.dest.replace('_', '-')}", "path": "", "file": "",
                         "rendered": f"{float(text):.0f}",
                     },
                 )  # fmt: skip
     for file in scene.files.values():
         if posixpath.basename(file.path).startswith("values") and file.path.endswith((".yaml", ".yml")):
-            yield from _in_chart(scene, file)
+            drafts = _in_chart(scene, file)
+            yield from (draft for draft in drafts if _line_of(draft) not in told)
+
+
+def _line_of(draft: Draft) -> tuple[str, int] | None:
+    return (draft.at.path, draft.at.line) if isinstance(draft.at, Span) else None
 
 
 def _in_chart(scene: Scene, values: SourceFile) -> Iterator[Draft]:
     folder = posixpath.dirname(values.path)
     prefix = posixpath.join(folder, "templates") + "/"
-    templates = [file for path, file in scene.files.items() if path.startswith(prefix) and is_go_template(file.text)]
+    templates = [file for path, file in scene.files.items() if path.startswith(prefix) and "{{" in file.text]
     if not templates:
         return
     for document in scene.tree.stream(values).documents:
@@ -196,16 +219,16 @@ def _in_chart(scene: Scene, values: SourceFile) -> Iterator[Draft]:
                 if match is None:
                     continue
                 yield Draft(
-                    at=node.span,
+                    at=Span(template, match.start(), match.end()),
                     variant="values",
                     values={
                         "value": node.value,
                         "flag": "",
                         "path": path,
-                        "template": f"{template.path}:{template.position(match.start())[0]}",
+                        "file": f"{values.path}:{node.span.line}",
                         "rendered": _rendered(int(node.value)),
                     },
-                    related=((Span(template, match.start(), match.end()), "where it is rendered"),),
+                    related=((node.span, "the number"),),
                 )
                 break
 

@@ -30,6 +30,28 @@ _BLIND: Final = re.compile(
     re.IGNORECASE,
 )
 _UPSTREAM: Final = re.compile(r"\bupstream\s+[\w.-]+\s*\{(?P<body>[^}]*)\}")
+_PROXIES: Final = re.compile(
+    r"\bupstream\b|\bbackend\b|\bmodel_list\b|\blb_policy\b|\bloadBalancer\b|\breverse_proxy\b", re.IGNORECASE
+)
+#: How other proxies spread requests: words, the place that makes it one, and where the list of servers ends.
+_BALANCERS: Final = (
+    (
+        "HAProxy, which takes them by turns",
+        re.compile(r"(?m)^backend\s+\S+$(?![^\n]*\n(?:[ \t]+.*\n)*?[ \t]+balance\s+(?:source|hdr|uri|url_param|hash))"),
+        re.compile(r"(?m)^\w"),
+    ),
+    ("LiteLLM, which picks among deployments of one name at random", re.compile(r"(?m)^model_list:[ \t]*$"), None),
+    ("Envoy, by turns", re.compile(r"\blb_policy:\s*[\"']?(?:ROUND_ROBIN|RANDOM|LEAST_REQUEST)"), None),
+    ("Traefik, by turns", re.compile(r"(?m)^\s*loadBalancer:[ \t]*$"), None),
+    (
+        "Caddy, at random",
+        re.compile(
+            r"\breverse_proxy\s+[^\n{]*\S+[ \t]+\S+:\d+[^\n]*"
+            r"(?![^}]*lb_policy\s+(?:header|cookie|ip_hash|uri_hash|query))"
+        ),
+        re.compile(r"\n\}"),
+    ),
+)
 _SESSION: Final = re.compile(r"routing[-_]?logic[\"'=:\s,]+[\"']?session\b", re.IGNORECASE)
 _SESSION_KEY: Final = re.compile(r"session[-_]?key", re.IGNORECASE)
 
@@ -69,7 +91,7 @@ def _weight(case: Case, params: Routing) -> tuple[Severity | None, str] | None:
             if workload.shared_prefix_tokens or case.argument("enable_prefix_caching") is not True:
                 return None
         else:
-            return None, f", {share:.0%} of each prompt"
+            return None, f" that share {share:.0%} of their prompt"
     if case.argument("enable_prefix_caching") is True or case.argument("enable_prompt_tokens_details") is True:
         return None, ""
     return Severity.INFO, ""
@@ -171,26 +193,52 @@ def _of_ranks(case: Case, params: Routing) -> Iterator[Draft]:
 
 
 def _of_upstreams(scene: Scene, params: Routing) -> Iterator[Draft]:
-    """nginx in front of several servers, by turns."""
+    """A proxy in front of several servers of one model, by turns or at random."""
     for file in scene.everything.values():
-        if "upstream" not in file.text:
+        if not _PROXIES.search(file.text) or _AWARE.search(_code(file)):
             continue
-        for match in _UPSTREAM.finditer(file.text):
-            servers = re.findall(r"(?m)^\s*server\s+([\w.-]+)", match["body"])
-            if len(servers) < 2 or re.search(r"\bhash\b|ip_hash|sticky", match["body"]):
-                continue
-            cases = [case for case in scene.cases if case.unit.name in servers]
+        for proxy, start, end, body in _balancers(file):
+            cases = _servers_named(scene, body)
             if len(cases) < 2 or len({case.plan.model_reference for case in cases}) > 1:
                 continue
             weight = _weight(cases[0], params)
             if weight is None:
                 continue
-            start = match.start()
             yield Draft(
-                at=Span(file, start, file.text.find("{", start) + 1),
+                at=Span(file, start, end),
                 case=cases[0],
-                values=_values(len(servers), "servers", weight[1], "nginx, which takes them by turns"),
+                values=_values(len(cases), "servers", weight[1], proxy),
             )
+
+
+def _balancers(file: SourceFile) -> Iterator[tuple[str, int, int, str]]:
+    """Proxy in words, the place that says how it balances, and the part of the file that names its servers."""
+    for match in _UPSTREAM.finditer(file.text):
+        if not re.search(r"\bhash\b|ip_hash|sticky", match["body"]):
+            start = match.start()
+            how = "by turns" if not re.search(r"\bleast_conn\b", match["body"]) else "by open connections"
+            yield f"nginx, which takes them {how}", start, file.text.find("{", start) + 1, match["body"]
+    for name, pattern, body_end in _BALANCERS:
+        for match in pattern.finditer(file.text):
+            if _commented(file, match.start()):
+                continue
+            rest = file.text[match.start() :]
+            end = body_end.search(rest, match.end() - match.start()) if body_end is not None else None
+            yield name, match.start(), match.end(), rest[: end.start()] if end is not None else rest
+            break
+
+
+def _servers_named(scene: Scene, text: str) -> list[Case]:
+    """The units that a text names as hosts."""
+    hosts = set(re.findall(r"(?:^|[\s\"'/@])([A-Za-z0-9][\w.-]*):\d{2,5}\b", text))
+    hosts |= set(re.findall(r"\baddress[\"']?:\s*[\"']?([A-Za-z0-9][\w.-]*)", text))
+    names = {host.split(".")[0] for host in hosts}
+    found = []
+    for case in scene.cases:
+        services = scene.objects.services(case.unit) if case.host.is_object else []
+        if names & {case.unit.name, *(service.name for service in services)}:
+            found.append(case)
+    return found
 
 
 def _sessions_without_key(scene: Scene) -> Iterator[Draft]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.findings.finding import Severity
 from kvgate.records import record
@@ -17,6 +17,9 @@ from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 from kvgate.ruleset.words import amount
 from kvgate.source.text import SourceFile, Span
+
+if TYPE_CHECKING:
+    from kvgate.hardware.gpu import Gpu
 
 
 @check("budget-below-length", values=("budget", "length", "set_by", "release"))
@@ -103,14 +106,17 @@ def hybrid_connector(case: Case, params: NoParams) -> Iterator[Draft]:
     geometry = case.geometry
     if not isinstance(transfer, Mapping) or geometry is None or not case.since("0.9.0"):
         return
-    if case.argument("disable_hybrid_kv_cache_manager") is not None:
+    by_hand = case.argument("disable_hybrid_kv_cache_manager")
+    if by_hand is False or case.is_unresolved("disable_hybrid_kv_cache_manager"):
         return
     connectors = list(_connectors(transfer))
     unable = [name for name in connectors if not (name in _SUPPORTS and case.since(_SUPPORTS[name]))]
-    if not connectors or (case.since(_ASKED_SINCE) and not unable):
+    if not connectors or (case.since(_ASKED_SINCE) and not unable and not by_hand):
         return
-    on = case.predict(changes={"disable_hybrid_kv_cache_manager": False})
-    off = case.predict(changes={"disable_hybrid_kv_cache_manager": True})
+    # what the manager saves is a ratio, so that any GPU with room shows it where no file names one
+    gpu = None if case.plan.gpu is not None else _roomiest(case)
+    on = case.predict(changes={"disable_hybrid_kv_cache_manager": False}, gpu=gpu)
+    off = case.predict(changes={"disable_hybrid_kv_cache_manager": True}, gpu=gpu)
     if on is None or off is None:
         return
     with_manager, without = on.kv_cache, off.kv_cache
@@ -123,12 +129,14 @@ def hybrid_connector(case: Case, params: NoParams) -> Iterator[Draft]:
     held, held_with = without.max_concurrency, with_manager.max_concurrency
     fails = off.starts == "no" and on.starts != "no"
     figures = ""
-    if held is not None and held_with is not None and held_with > 0:
+    if gpu is not None and held and held_with:
+        figures = f": a request of max_model_len takes {held_with / held:.1f} times as much"
+    elif held is not None and held_with is not None and held_with > 0:
         figures = f": {held:.2f} requests of max_model_len instead of {held_with:.2f}"
     yield Draft(
-        at="arg:kv_transfer_config",
+        at="arg:disable_hybrid_kv_cache_manager" if by_hand else "arg:kv_transfer_config",
         values={
-            "connector": unable[0] if unable else connectors[0],
+            "connector": "--disable-hybrid-kv-cache-manager" if by_hand else unable[0] if unable else connectors[0],
             "model": case.plan.model_reference,
             "without": available(off),
             "with_manager": available(on),
@@ -140,6 +148,10 @@ def hybrid_connector(case: Case, params: NoParams) -> Iterator[Draft]:
         rests_on=("model", "vllm_version"),
         ceiling=None if fails or without.bytes_per_block is None else Severity.WARNING,
     )
+
+
+def _roomiest(case: Case) -> Gpu | None:
+    return max(case.common_gpus(), key=lambda gpu: gpu.memory_bytes or 0, default=None)
 
 
 def _connectors(transfer: Mapping[str, Any]) -> Iterator[str]:
