@@ -1,39 +1,36 @@
-"""Print the vLLM releases on PyPI that are newer than the newest one kvgate knows, separated by blanks.
+"""Print the vLLM releases that are newer than the newest one kvgate knows, separated by blanks.
 
 python .github/scripts/list_new_releases.py
 """
 
 from __future__ import annotations
 
-import json
+import re
+import subprocess
 import sys
-import urllib.request
 
 from packaging.version import InvalidVersion, Version
 
 from kvgate.engine.releases import newest_release
 
-INDEX = "https://pypi.org/pypi/vllm/json"
+_VERSIONS = re.compile(r"Available versions:(?P<names>.*)")
 
 
-def new_releases(data: dict[str, object], known: str) -> list[str]:
-    """Final and post releases with a wheel, oldest first."""
+def new_releases(listing: str, known: str) -> list[str]:
+    """Final and post releases of a listing by ``pip index versions``, oldest first."""
+    match = _VERSIONS.search(listing)
     found = []
-    files = data.get("releases")
-    for name, uploads in files.items() if isinstance(files, dict) else ():
+    for name in match["names"].split(",") if match else ():
         try:
-            version = Version(name)
+            version = Version(name.strip())
         except InvalidVersion:
             continue
-        wheels = [
-            upload for upload in uploads if upload.get("packagetype") == "bdist_wheel" and not upload.get("yanked")
-        ]
-        if wheels and not version.is_prerelease and version > Version(known):
+        if not version.is_prerelease and version > Version(known):
             found.append(version)
     return [str(version) for version in sorted(found)]
 
 
 if __name__ == "__main__":
-    with urllib.request.urlopen(INDEX, timeout=60) as answer:
-        print(" ".join(new_releases(json.load(answer), newest_release())))
-    sys.exit(0)
+    command = [sys.executable, "-m", "pip", "index", "versions", "vllm"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    print(" ".join(new_releases(answer.stdout, newest_release())))
