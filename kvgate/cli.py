@@ -382,10 +382,9 @@ def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
     from kvgate import app
 
     prediction, advice = app.predict_command(model, args, options, dict(os.environ))
-    for position, name in enumerate(options["formats"] or ("text",)):
-        outputs = options["outputs"]
-        target = outputs[position] if position < len(outputs) else None
-        _emit(app.render_prediction(prediction, name, verbose=options["verbose"], advice=advice), target)
+    _write_formats(
+        lambda name, _: app.render_prediction(prediction, name, verbose=options["verbose"], advice=advice), options
+    )
     sys.exit(ExitCode.CLEAN)
 
 
