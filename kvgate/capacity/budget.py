@@ -8,12 +8,9 @@ computed are fitted to public start-ups (``data/calibration.json``, made by ``te
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from functools import cache
-from importlib.resources import files as package_files
 from typing import Any, Final
 
 from kvgate.capacity.load_time import LoadedModel, describe_loading
@@ -24,6 +21,7 @@ from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
 from kvgate.models.model import Model
 from kvgate.records import record
+from kvgate.tables import load_table
 
 GIB: Final = 2**30
 
@@ -71,11 +69,9 @@ class BudgetParts:
     platform: str
 
 
-@cache
 def calibration() -> Mapping[str, Any]:
     """Coefficients and residual spreads as ``fit_budget.py`` wrote them."""
-    text = package_files("kvgate.capacity").joinpath("data/calibration.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = load_table("capacity/calibration")
     return table
 
 

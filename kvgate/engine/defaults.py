@@ -7,8 +7,8 @@ from typing import Any
 
 from kvgate.engine.flags import DYNAMIC, Lifetime, flags_of_version
 from kvgate.engine.releases import Presence, VersionInfo, index_of, releases, resolve_version
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 __all__ = ["DYNAMIC", "EnvironmentVariable", "default_of", "env_known", "env_presence"]
 
@@ -49,7 +49,7 @@ class EnvironmentVariable:
 def env_presence(name: str, version: str | VersionInfo | None) -> Presence:
     """Whether a version reads a variable; certain where it was read, or both its neighbours agree."""
     info = version if isinstance(version, VersionInfo) else resolve_version(version)
-    runs = load_table("env")["env"].get(name, ())
+    runs = load_table("engine/env")["env"].get(name, ())
     answers = {
         any(index_of(run["first"]) <= index_of(release) <= index_of(run["last"]) for run in runs)
         for release in info.neighbours
@@ -63,7 +63,7 @@ def env_presence(name: str, version: str | VersionInfo | None) -> Presence:
 
 def env_known(name: str, version: str | None) -> EnvironmentVariable | None:
     """A variable that some read release declares, None if none does."""
-    runs = load_table("env")["env"].get(name)
+    runs = load_table("engine/env")["env"].get(name)
     if not runs:
         return None
     info = resolve_version(version)

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from kvgate.engine.releases import Presence, VersionInfo, index_of, releases, resolve_version
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Kind = Literal[
     "flag", "boolean", "str", "int", "float", "human-int", "human-int-or-auto", "json", "json-or-str", "pairs"
@@ -163,7 +163,7 @@ class ReleaseFlags:
 @lru_cache(maxsize=1)
 def _names_of_dest() -> dict[str, tuple[str, ...]]:
     result: dict[str, tuple[str, ...]] = {}
-    for name, entry in load_table("flags")["flags"].items():
+    for name, entry in load_table("engine/flags")["flags"].items():
         result[entry["dest"]] = (*result.get(entry["dest"], ()), name)
     return result
 
@@ -175,7 +175,7 @@ def flags_of_release(release: str) -> ReleaseFlags:
     Raises:
         KeyError: that release was not read.
     """
-    table = load_table("flags")
+    table = load_table("engine/flags")
     at = index_of(release)
     parser = frozenset(name for name, runs in table["parser"].items() if any(_holds(run, at) for run in runs))
     flags: dict[str, Flag] = {}
@@ -226,7 +226,7 @@ class Absence:
 @lru_cache(maxsize=1)
 def _histories() -> dict[str, tuple[tuple[Flag, bool], ...]]:
     """Every spelling of every release, with the definitions that it had."""
-    table = load_table("flags")
+    table = load_table("engine/flags")
     since = parser_since("disable-for-enable")
     result: dict[str, list[tuple[Flag, bool]]] = {}
     for name, entry in table["flags"].items():
@@ -299,5 +299,5 @@ def flag_presence(spelling: str, version: str | VersionInfo | None) -> Presence:
 
 def parser_since(behaviour: str) -> str | None:
     """The first read release whose parser does something (a name in ``ReleaseFlags.parser``); None if none does."""
-    runs = load_table("flags")["parser"].get(behaviour, ())
+    runs = load_table("engine/flags")["parser"].get(behaviour, ())
     return min((run["first"] for run in runs), key=index_of, default=None)

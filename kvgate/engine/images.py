@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from packaging.version import InvalidVersion, Version
 
 from kvgate.engine.releases import at_least
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Backend = Literal["cuda", "rocm", "cpu", "tpu", "xpu", "hpu"]
 
@@ -127,7 +127,7 @@ def parse_image(text: str) -> Image:
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
-    return tuple((re.compile(entry["repository"]), entry) for entry in load_table("images")["images"])
+    return tuple((re.compile(entry["repository"]), entry) for entry in load_table("engine/images")["images"])
 
 
 def _published(name: str) -> dict[str, Any] | None:

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 
 from kvgate.engine.releases import at_least, index_of
 from kvgate.engine.secrets import MASK, mask_secrets
-from kvgate.engine.tables import load_table
 from kvgate.engine.wordings import (
     BYTES,
     CONSEQUENCES,
@@ -27,6 +26,7 @@ from kvgate.engine.wordings import (
     RefusalKind,
 )
 from kvgate.records import record
+from kvgate.tables import load_table
 
 GIB: Final = 1 << 30
 
@@ -620,7 +620,7 @@ def _split(text: str, separator: str, most: int = -1) -> list[str]:
 def _places() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return {
         file: {line: tuple(releases) for line, releases in lines.items()}
-        for file, lines in load_table("log_lines").items()
+        for file, lines in load_table("engine/log_lines").items()
     }
 
 

@@ -12,8 +12,8 @@ import re
 from typing import Final, Literal
 
 from kvgate.engine.releases import at_least, compare_versions, resolve_version
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 _SUFFIX: Final = re.compile(r"_(?:total|bucket|sum|count|created)$")
 
@@ -52,7 +52,7 @@ class Metric:
 
 def find_metric(name: str) -> Metric | None:
     """A metric by the name that queries use, with or without ``vllm:`` and its suffix; None for what vLLM has not."""
-    table = load_table("metrics")["metrics"]
+    table = load_table("engine/metrics")["metrics"]
     plain = name.removeprefix("vllm:")
     for candidate in (plain, _SUFFIX.sub("", plain), f"{plain}_total"):
         entry = table.get(candidate)

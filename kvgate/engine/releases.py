@@ -9,8 +9,8 @@ from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Standing = Literal["read", "between", "newer", "older", "unknown"]
 Presence = Literal["present", "absent", "uncertain"]
@@ -71,7 +71,7 @@ class VersionInfo:
 @lru_cache(maxsize=1)
 def releases() -> tuple[str, ...]:
     """All releases that were read, oldest first."""
-    return tuple(load_table("flags")["releases"])
+    return tuple(load_table("engine/flags")["releases"])
 
 
 @lru_cache(maxsize=1)

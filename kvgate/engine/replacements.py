@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvgate.engine.releases import VersionInfo, compare_versions, resolve_version
-from kvgate.engine.tables import load_table
 from kvgate.records import record
+from kvgate.tables import load_table
 
 
 @record
@@ -33,7 +33,7 @@ def replacement_of(name: str, version: str | VersionInfo | None = None) -> Repla
     """
     info = version if isinstance(version, VersionInfo) else resolve_version(version)
     release = info.version or info.table
-    for entry in load_table("replacements")["replacements"].get(name, ()):
+    for entry in load_table("engine/replacements")["replacements"].get(name, ()):
         since, until = entry.get("since"), entry.get("until")
         if since is not None and compare_versions(release, since) < 0:
             continue

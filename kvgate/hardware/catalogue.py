@@ -7,16 +7,15 @@ board's figure (basis ``declared``) by the reservation rule in ``data/gpus.json`
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from kvgate.hardware.gpu import Gpu
 from kvgate.records import record
+from kvgate.tables import load_table
 
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
@@ -89,12 +88,6 @@ class Entry:
     note: str | None
 
 
-@cache
-def read_table(name: str) -> Any:
-    """A data file of this room, read once."""
-    return json.loads((Path(__file__).parent / "data" / name).read_text(encoding="utf-8"))
-
-
 def _gib(value: float) -> int:
     return round(value * GIB)
 
@@ -102,7 +95,7 @@ def _gib(value: float) -> int:
 @cache
 def entries() -> Mapping[str, Entry]:
     """The catalogue by name, in its order."""
-    data = read_table("gpus.json")
+    data = load_table("hardware/gpus")
     return {raw["name"]: _entry(raw, data["reservation"]) for raw in data["gpus"]}
 
 
@@ -153,7 +146,7 @@ def _capability(text: str | None) -> tuple[int, int] | None:
 def _index() -> Mapping[str, tuple[str, ...]]:
     """Joined name -> the entries that carry it, by name, with and without the memory figure."""
     index: dict[str, dict[str, None]] = {}
-    for raw in read_table("gpus.json")["gpus"]:
+    for raw in load_table("hardware/gpus")["gpus"]:
         for alias in (raw["name"], *raw.get("aliases", ())):
             words = _words(alias)
             stem = _strip_vendor("".join(words))
@@ -170,7 +163,7 @@ def _exact_index() -> Mapping[str, tuple[str, ...]]:
     """Names that mean one entry only as a whole, vendor words included (``nvidia-tesla-a100``)."""
     return {
         _letters(alias): (raw["name"],)
-        for raw in read_table("gpus.json")["gpus"]
+        for raw in load_table("hardware/gpus")["gpus"]
         for alias in raw.get("exact_aliases", ())
     }
 
@@ -279,7 +272,7 @@ def _how_known(entry: Entry) -> str:
 
 def _match_mig(text: str, shown: str, mig: re.Match[str]) -> GpuMatch:
     profile = f"{mig[1]}g.{mig[2]}gb"
-    parents = read_table("mig.json")["parents"]
+    parents = load_table("hardware/mig")["parents"]
     holders = [name for name, profiles in parents.items() if profile in profiles]
     if not holders:
         return GpuMatch(None, (), f'"{shown}" names no MIG profile that the catalogue knows')
@@ -321,7 +314,7 @@ def _slice(parent: Gpu, profile: str, printed: tuple[float, float] | None) -> Gp
 
 def mig_eighths(parent: str, profile: str) -> int:
     """The share of its parent's memory that a slice has, in eighths: by the figures of the profiles' names."""
-    whole = max(_profile_gb(name) for name in read_table("mig.json")["parents"][parent])
+    whole = max(_profile_gb(name) for name in load_table("hardware/mig")["parents"][parent])
     return round(8 * _profile_gb(profile) / whole)
 
 

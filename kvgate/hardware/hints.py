@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 
-from kvgate.hardware.catalogue import GIB, Entry, entries, match_gpu, read_table
+from kvgate.hardware.catalogue import GIB, Entry, entries, match_gpu
 from kvgate.hardware.gpu import Gpu
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
@@ -183,7 +184,7 @@ def _read(hint: GpuHint) -> _Evidence | None:
     """What a hint says, None when its key says nothing about GPUs."""
     if resource := _resource(hint):
         return resource
-    labels = read_table("labels.json")
+    labels = load_table("hardware/labels")
     says = labels["labels"].get(hint.key)
     generic = False
     if says is None:
@@ -198,7 +199,8 @@ def _read(hint: GpuHint) -> _Evidence | None:
 
 @cache
 def _resource_kinds() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind in read_table("labels.json")["resources"])
+    rows = load_table("hardware/labels")["resources"]
+    return tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind in rows)
 
 
 def _resource(hint: GpuHint) -> _Evidence | None:
@@ -206,7 +208,7 @@ def _resource(hint: GpuHint) -> _Evidence | None:
     if not all(value.isdecimal() or not value for value in hint.values):
         return None
     kind = next((kind for pattern, kind in _resource_kinds() if pattern.fullmatch(hint.key)), None)
-    if kind is None or hint.key in read_table("labels.json")["labels"]:
+    if kind is None or hint.key in load_table("hardware/labels")["labels"]:
         return None
     counts = [int(value) for value in hint.values if value]
     evidence = _Evidence(hint, resource=True, count=counts[0] if counts else None)
@@ -233,7 +235,7 @@ def _where(holds: Callable[[Entry], bool]) -> Mapping[str, Gpu]:
 
 
 def _product(hint: GpuHint, generic: bool) -> _Evidence | None:
-    labels = read_table("labels.json")
+    labels = load_table("hardware/labels")
     own = {key.lower(): name for key, name in labels["products"].get(hint.key, {}).items()}
     gpus: dict[str, Gpu] = {}
     profiles: set[str | None] = set()
@@ -305,7 +307,7 @@ def _instance_type(hint: GpuHint, generic: bool) -> _Evidence | None:
 
 def _instance(name: str) -> tuple[Gpu, int | None] | str | None:
     """The GPU and the number of GPUs of an instance type; words for an accelerator that is none; None when unknown."""
-    data = read_table("instances.json")
+    data = load_table("hardware/instances")
     lowered = name.strip().lower().removeprefix("ml.")
     if known := data["types"].get(lowered):
         return entries()[known[0]].gpu, known[1]
@@ -336,7 +338,7 @@ def _part(entry: Entry, numerator: int, denominator: int) -> Gpu:
 
 
 def _instance_family(hint: GpuHint, generic: bool) -> _Evidence | None:
-    data = read_table("instances.json")
+    data = load_table("hardware/instances")
     gpus: dict[str, Gpu] = {}
     for value in hint.values:
         lowered = value.strip().lower()

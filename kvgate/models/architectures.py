@@ -7,15 +7,13 @@ release dropped, from the last one that had them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files as package_files
 from typing import Any, Final, Literal
 
 from kvgate.models.configuration import class_defaults
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Config = Mapping[str, Any]
 
@@ -1443,16 +1441,9 @@ REWRITES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 
-@cache
-def _served() -> Mapping[str, tuple[str | None, str | None]]:
-    text = package_files("kvgate.models").joinpath("data/served.json").read_text(encoding="utf-8")
-    table: dict[str, tuple[str | None, str | None]] = json.loads(text)
-    return table
-
-
 def served_releases(architecture: str) -> tuple[str | None, str | None]:
     """The first and the last vLLM release with an implementation; None where it is older than 0.4.2 or still served."""
-    first, last = _served().get(architecture, (None, None))
+    first, last = load_table("models/served").get(architecture, (None, None))
     return first, last
 
 

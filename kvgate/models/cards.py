@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from kvgate.models.model import Model
+from kvgate.tables import load_table
 
 _DATA: Final = Path(__file__).parent / "data"
 
@@ -21,12 +21,6 @@ _DATA: Final = Path(__file__).parent / "data"
 @cache
 def _table() -> bytes:
     return b"\n" + (_DATA / "cards.tsv").read_bytes()
-
-
-@cache
-def _aliases() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = json.loads((_DATA / "cards_aliases.json").read_text(encoding="utf-8"))
-    return data
 
 
 def card_ids() -> tuple[str, ...]:
@@ -92,7 +86,7 @@ def suggest_card(path: str) -> str | None:
 
 def _other_names(hub_id: str) -> tuple[str, ...]:
     """Names under which the same repository is known: renamed organisations, renamed repositories, identical copies."""
-    aliases = _aliases()
+    aliases = load_table("models/cards_aliases")
     names = []
     lowered = hub_id.lower()
     if other := aliases["models"].get(lowered):

@@ -7,13 +7,11 @@ vLLM 0.32.0's own classes) are a data table, ``data/configurations.json``; what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.resources import files as package_files
 from typing import Any, Final
 
 from kvgate.records import record
+from kvgate.tables import load_table
 
 Config = dict[str, Any]
 Rule = Callable[[Config], None]
@@ -60,11 +58,9 @@ _LEGACY_LAYER_TYPES: Final = {
 }
 
 
-@cache
 def class_defaults() -> Mapping[str, Mapping[str, Any]]:
     """Per model type: ``d`` class defaults, ``a`` attribute aliases, ``s`` nested configurations and their types."""
-    text = package_files("kvgate.models").joinpath("data/configurations.json").read_text(encoding="utf-8")
-    table: dict[str, Mapping[str, Any]] = json.loads(text)
+    table: dict[str, Mapping[str, Any]] = load_table("models/configurations")
     return table
 
 

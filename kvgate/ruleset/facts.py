@@ -647,10 +647,10 @@ def _argument_type(runs: list[dict[str, Any]]) -> FactType:
 @lru_cache(maxsize=1)
 def _argument_runs() -> dict[str, tuple[str, list[dict[str, Any]]]]:
     """Every engine argument with the first spelling of its flag and its definitions over all releases."""
-    from kvgate.engine.tables import load_table
+    from kvgate.tables import load_table
 
     found: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-    for name, entry in load_table("flags")["flags"].items():
+    for name, entry in load_table("engine/flags")["flags"].items():
         dest = entry["dest"]
         if dest.isidentifier() and dest not in ("model", "model_tag"):
             found.setdefault(dest, (name, []))[1].extend(entry["runs"])

@@ -11,7 +11,7 @@ from kvgate.engine.defaults import DYNAMIC, default_of, env_known, env_presence
 from kvgate.engine.flags import flag_presence, flags_of_release, lifetime_of
 from kvgate.engine.releases import index_of, newest_release, releases
 from kvgate.engine.replacements import replacement_of
-from kvgate.engine.tables import load_table
+from kvgate.tables import load_table
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_replacement_that_came_later_is_none() -> None:
 
 
 def test_every_replacement_is_of_something_known() -> None:
-    variables = load_table("env")["env"]
-    for name, entries in load_table("replacements")["replacements"].items():
+    variables = load_table("engine/env")["env"]
+    for name, entries in load_table("engine/replacements")["replacements"].items():
         assert lifetime_of(name) is not None or name in variables, name
         assert all(("new" in entry) is not entry.get("delete", False) for entry in entries), name
 
@@ -127,7 +127,7 @@ def test_every_replacement_is_of_something_known() -> None:
 def test_every_replacement_exists_where_it_is_offered() -> None:
     for release in releases():
         spellings = flags_of_release(release).spellings
-        for name in load_table("replacements")["replacements"]:
+        for name in load_table("engine/replacements")["replacements"]:
             found = replacement_of(name, release)
             assert found is None or found.new is None or found.new in spellings, (name, release)
 
@@ -139,7 +139,7 @@ def test_every_removed_engine_flag_of_the_last_years_has_a_replacement() -> None
         "--override-attention-dtype", "--override-neuron-config",
     }  # fmt: skip
     newest = flags_of_release(newest_release()).spellings
-    for name in load_table("flags")["flags"]:
+    for name in load_table("engine/flags")["flags"]:
         life = lifetime_of(name)
         assert life is not None
         if name not in newest and index_of(life.last) >= index_of("0.8.5"):
@@ -147,14 +147,14 @@ def test_every_removed_engine_flag_of_the_last_years_has_a_replacement() -> None
 
 
 def test_runs_are_ordered_and_do_not_overlap() -> None:
-    tables = [entry["runs"] for entry in load_table("flags")["flags"].values()]
-    tables += list(load_table("env")["env"].values()) + list(load_table("flags")["parser"].values())
+    tables = [entry["runs"] for entry in load_table("engine/flags")["flags"].values()]
+    tables += list(load_table("engine/env")["env"].values()) + list(load_table("engine/flags")["parser"].values())
     for runs in tables:
         at = -1
         for run in runs:
             assert at < index_of(run["first"]) <= index_of(run["last"])
             at = index_of(run["last"])
-    assert load_table("env")["releases"] == load_table("flags")["releases"]
+    assert load_table("engine/env")["releases"] == load_table("engine/flags")["releases"]
 
 
 @pytest.mark.parametrize("release", releases())
@@ -181,6 +181,6 @@ def test_how_max_model_len_is_read(release: str, kind: str) -> None:
 
 
 def test_images_table_has_an_answer_for_every_entry() -> None:
-    for entry in load_table("images")["images"]:
+    for entry in load_table("engine/images")["images"]:
         assert set(entry) <= {"repository", "official", "backend", "tag", "entrypoints"}
         assert entry["official"] in (True, False)

@@ -192,9 +192,9 @@ def test_the_environment_by_the_allow_list(tmp_path: Path) -> None:
 
 
 def test_every_argument_that_passes_is_a_flag_of_some_release() -> None:
-    from kvgate.engine.tables import load_table
+    from kvgate.tables import load_table
 
-    assert {entry["dest"] for entry in load_table("flags")["flags"].values()} >= PASSED
+    assert {entry["dest"] for entry in load_table("engine/flags")["flags"].values()} >= PASSED
 
 
 FLAGS = sorted(flags_of_version("0.32.0").spellings)

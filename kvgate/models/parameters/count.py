@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files as package_files
 from typing import Any
 
 from kvgate.models.parameters.architectures import FAMILIES
@@ -20,6 +17,7 @@ from kvgate.models.parameters.previous import PREVIOUS
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
 from kvgate.records import record
+from kvgate.tables import load_table
 
 
 @record
@@ -84,11 +82,9 @@ def count_parameters(
     return largest
 
 
-@cache
 def tower_defaults() -> Mapping[str, Any]:
     """Defaults of nested configurations: by the model that nests them, and by their own type (transformers 5.19)."""
-    text = package_files("kvgate.models").joinpath("data/towers.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = load_table("models/towers")
     return table
 
 

@@ -152,12 +152,12 @@ def _broken_port(case: Case) -> Iterator[Draft]:
 def _invented(case: Case) -> Iterator[Draft]:
     """``VLLM_MAX_MODEL_LEN`` and the like, which no release reads."""
     from kvgate.engine.defaults import env_known
-    from kvgate.engine.tables import load_table
+    from kvgate.tables import load_table
 
     image = case.plan.image
     if image is None or not image.official or not case.unit.entry.startswith(_OWN_ENTRIES):
         return
-    flags = {entry["dest"]: name for name, entry in load_table("flags")["flags"].items()}
+    flags = {entry["dest"]: name for name, entry in load_table("engine/flags")["flags"].items()}
     used = _command_text(case)
     for variable in case.unit.environment:
         if not _VLLM.fullmatch(variable.name) or env_known(variable.name, case.plan.version) is not None:
