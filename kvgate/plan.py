@@ -305,7 +305,7 @@ def _version(
     if installed is not None and unit.requirement is not None:
         origins["vllm_version"] = Origin("pip requirement", unit.requirement.span)
         return installed, "declared"
-    if image and image.vllm_version and image.official:
+    if image and image.vllm_version and image.version_declared:
         origins["vllm_version"] = Origin("image", image_span)
         return image.vllm_version, "declared"
     if entry and entry.vllm_version:

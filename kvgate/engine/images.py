@@ -47,8 +47,8 @@ class Image:
         repository: the path without registry, tag and digest.
         tag, digest: as given (the digest with its algorithm), None where absent.
         vllm_version: the vLLM version that the tag names, None where it names none.
-        official: the image is upstream's own (or ships its release unchanged), so that the version is declared. False:
-            someone else's build whose tag looks like a version, a hint only.
+        official: the image is upstream's own, or ships its release unchanged. False: someone else's build.
+        version_declared: the publisher says which version the tag holds. False: the tag looks like one, a hint only.
         pinned: the reference names the same image tomorrow: a digest, or a tag that nobody moves.
         mutable_reason: why it is not pinned, None where it is.
         backend: what the image runs on, None where the name does not say.
@@ -62,6 +62,7 @@ class Image:
     digest: str | None
     vllm_version: str | None
     official: bool
+    version_declared: bool
     pinned: bool
     mutable_reason: str | None
     backend: Backend | None
@@ -92,7 +93,7 @@ def parse_image(text: str) -> Image:
     if unresolved_tag is not None:
         name = unresolved_tag[1]
     if not name or _UNRESOLVED.search(name):
-        return Image(text, None, name, None, None, None, False, False, "the image is not resolved", None, False)
+        return Image(text, None, name, None, None, None, False, False, False, "the image is not resolved", None, False)
     name, _, digest = name.partition("@")
     registry: str | None = None
     first, slash, rest = name.partition("/")
@@ -106,7 +107,7 @@ def parse_image(text: str) -> Image:
     if unresolved_tag is not None:
         reason = "the tag is not resolved"
     entry = _published(repository if registry is None else f"{registry}/{repository}")
-    version, official = _version_of(entry, repository, given_tag)
+    version, declared = _version_of(entry, repository, given_tag)
     is_vllm = entry is not None or (
         ("vllm" in last.lower() or "vllm" in (given_tag or "").lower()) and not _COMPANIONS.search(last.lower())
     )
@@ -117,7 +118,8 @@ def parse_image(text: str) -> Image:
         tag=given_tag,
         digest=digest or None,
         vllm_version=version if is_vllm else None,
-        official=official,
+        official=bool(entry and entry["official"]),
+        version_declared=declared,
         pinned=reason is None,
         mutable_reason=reason,
         backend=_backend_of(entry, repository, given_tag or "") if is_vllm else None,
@@ -140,8 +142,10 @@ def _published(name: str) -> dict[str, Any] | None:
 def _version_of(entry: dict[str, Any] | None, repository: str, tag: str | None) -> tuple[str | None, bool]:
     """The version that a tag names, and whether that is the publisher's declaration."""
     if tag is None:
-        return None, bool(entry and entry["official"])
+        return None, False
     if entry is not None:
+        if "releases" in entry:
+            return _listed(entry["releases"], tag), True
         pattern = entry.get("tag")
         match = re.search(pattern, tag) if pattern else None
         return (_normal(match[1]) if match else None), bool(entry["official"])
@@ -152,6 +156,15 @@ def _version_of(entry: dict[str, Any] | None, repository: str, tag: str | None) 
     version = _normal(match[1]) if match else None
     # vLLM has not reached 1.0: a higher number is the image's own.
     return (version if version is not None and Version(version).major == 0 else None), False
+
+
+def _listed(releases: dict[str, str], tag: str) -> str | None:
+    """The vLLM version of a publisher's own release: by the first two numbers of its tag.
+
+    A word behind the numbers (``1.2.0-deepseek-v4-dev.3``) makes another build, but for Python's and CUDA's.
+    """
+    match = re.fullmatch(r"v?(\d+\.\d+)(?:\.\d+)?(?:-(?:py3|cuda\d*|cu\d+|runtime|efa|arm64|amd64))*", tag)
+    return releases.get(match[1]) if match else None
 
 
 def _normal(text: str) -> str | None:

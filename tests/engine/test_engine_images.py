@@ -36,7 +36,14 @@ DIGEST = "sha256:" + "ab" * 32
         ("vllm/vllm-openai:gemma4-cu130", None, True, "cuda"),
         ("vllm/vllm-tpu:nightly", None, True, "tpu"),
         ("rocm/vllm:rocm6.4.1_vllm_0.9.1_20250715", "0.9.1", False, "rocm"),
-        ("nvcr.io/nvidia/vllm:25.09-py3", None, False, "cuda"),
+        ("nvcr.io/nvidia/vllm:25.08-py3", None, False, "cuda"),
+        ("nvcr.io/nvidia/vllm:25.09-py3", "0.10.1.1", False, "cuda"),
+        ("nvcr.io/nvidia/vllm:25.12.post1-py3", None, False, "cuda"),
+        ("nvcr.io/nvidia/vllm:26.01-py3", "0.13.0", False, "cuda"),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.2.0", "0.20.1", False, "cuda"),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.2.0-cuda13", "0.20.1", False, "cuda"),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.2.0-deepseek-v4-dev.3", None, False, "cuda"),
+        ("registry.example.com/team/vllm-runtime:1.2.0", None, False, "cuda"),
         ("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.2.1", None, False, "cuda"),
         ("ghcr.io/llm-d/llm-d-cuda:v0.9.0", None, False, "cuda"),
         ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.3.2", None, False, "cuda"),
@@ -128,3 +135,19 @@ def test_any_text_is_an_image(text: str) -> None:
     assert image.text == text
     assert image.pinned is (image.mutable_reason is None)
     assert image.is_vllm or image.vllm_version is None
+
+
+@pytest.mark.parametrize(
+    ("text", "declared"),
+    [
+        ("vllm/vllm-openai:v0.11.0", True),
+        ("nvcr.io/nvidia/vllm:26.03-py3", True),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.1", True),
+        ("rocm/vllm:rocm6.4.1_vllm_0.9.1_20250715", False),
+        ("registry.example.com/team/vllm-openai:v0.6.2-distributed", False),
+    ],
+)
+def test_a_version_is_declared_by_its_publisher_alone(text: str, declared: bool) -> None:
+    image = parse_image(text)
+    assert image.vllm_version is not None
+    assert image.version_declared is declared

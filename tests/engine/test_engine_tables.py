@@ -182,5 +182,6 @@ def test_how_max_model_len_is_read(release: str, kind: str) -> None:
 
 def test_images_table_has_an_answer_for_every_entry() -> None:
     for entry in load_table("engine/images")["images"]:
-        assert set(entry) <= {"repository", "official", "backend", "tag", "entrypoints"}
+        assert set(entry) <= {"repository", "official", "backend", "tag", "releases", "entrypoints"}
+        assert all(version in releases() for version in entry.get("releases", {}).values())
         assert entry["official"] in (True, False)
