@@ -151,6 +151,7 @@ def _predict(
     """The prediction, and what would let the server hold more for whoever asks."""
     from kvgate.capacity.predict import predict_capacity
     from kvgate.engine.arguments import parse_arguments
+    from kvgate.engine.images import release_named
     from kvgate.engine.releases import newest_release, resolve_version
     from kvgate.hardware.catalogue import explain_gpu, find_gpu
     from kvgate.plan import find_draft, usable_values, with_refusals
@@ -159,12 +160,12 @@ def _predict(
     version = newest_release()
     version_basis: Basis = "assumed"
     if vllm_version is not None:
-        info = resolve_version(vllm_version)
-        if info.standing == "unknown":
+        named = release_named(vllm_version)
+        if named is None:
             reasons.append(f'"{vllm_version}" is no vLLM release: judged as {version}')
         else:
-            version, version_basis = vllm_version.removeprefix("v"), "declared"
-        if info.standing == "newer":
+            version, version_basis = named, "declared"
+        if resolve_version(named).standing == "newer":
             reasons.append(f"vLLM {version} is newer than {newest_release()}, the newest release that kvgate knows")
     parsed = parse_arguments(words_of_command_line(args), version, positional_model=False)
     found = find_gpu(gpu) if gpu else None
@@ -737,13 +738,12 @@ def _release(text: str | None, option: str = "--vllm-version") -> str | None:
     """
     if text is None:
         return None
-    from packaging.version import InvalidVersion, Version
+    from kvgate.engine.images import release_named
 
-    try:
-        Version(text)
-    except InvalidVersion:
-        raise InputError(f'{option}: a release such as 0.11.2 expected, got "{text}"') from None
-    return text.removeprefix("v")
+    named = release_named(text)
+    if named is None:
+        raise InputError(f'{option}: a release such as 0.11.2 expected, got "{text}"')
+    return named
 
 
 def _baseline_file(config: Config, options: CheckOptions) -> Path | None:

@@ -127,6 +127,21 @@ def parse_image(text: str) -> Image:
     )
 
 
+def release_named(text: str) -> str | None:
+    """The vLLM version that a text gives, by itself (``v0.11.2``) or as an image reference; None where it is neither.
+
+    Words behind an image reference are left aside.
+    """
+    words = text.split()
+    if not words:
+        return None
+    try:
+        Version(text)
+    except InvalidVersion:
+        return parse_image(words[0]).vllm_version
+    return text.strip().removeprefix("v")
+
+
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
     return tuple((re.compile(entry["repository"]), entry) for entry in load_table("engine/images")["images"])

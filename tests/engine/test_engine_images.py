@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvgate.engine.images import parse_image
+from kvgate.engine.images import parse_image, release_named
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -151,3 +151,19 @@ def test_a_version_is_declared_by_its_publisher_alone(text: str, declared: bool)
     image = parse_image(text)
     assert image.vllm_version is not None
     assert image.version_declared is declared
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("v0.11.2", "0.11.2"),
+        ("0.9.1.dev287+g89b1388d8", "0.9.1.dev287+g89b1388d8"),
+        ("vllm/vllm-openai:v0.10.0", "0.10.0"),
+        ("nvcr.io/nvidia/vllm:26.01-py3 (as in the compose file)", "0.13.0"),
+        ("vllm/vllm-openai:latest", None),
+        ("newest", None),
+        (" ", None),
+    ],
+)
+def test_a_release_is_named_by_its_number_or_by_an_image(text: str, release: str | None) -> None:
+    assert release_named(text) == release
