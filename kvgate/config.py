@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, Sequence, is_null, parse_yaml, scalar_bool, scalar_int
+from kvgate.spelling import nearest
 
 if TYPE_CHECKING:
     import pathspec
@@ -392,8 +392,8 @@ def _fields(node: Node, what: str, known: Mapping[str, Callable[[Node], Any]]) -
         key = entry.key.value
         reader = known.get(key)
         if reader is None:
-            near = get_close_matches(key.replace("-", "_"), known, n=1)
-            hint = f', did you mean "{near[0]}"?' if near else f"; known: {', '.join(known)}"
+            near = nearest(key.replace("-", "_"), known)
+            hint = f', did you mean "{near}"?' if near else f"; known: {', '.join(known)}"
             raise ConfigError(f'unknown key "{key}" in {what}{hint}', entry.key.span)
         if is_null(entry.value):
             continue

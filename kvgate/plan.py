@@ -14,6 +14,7 @@ from kvgate.capacity.prediction import Basis, Prediction, Starts, Workload
 from kvgate.config import Config, UnitConfig, WorkloadConfig
 from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
+from kvgate.spelling import nearest
 
 if TYPE_CHECKING:
     from kvgate.capacity.measured import MeasuredTerms
@@ -447,14 +448,12 @@ def find_draft(values: Mapping[str, Any], mapping: Mapping[str, str], context: M
 
 def _unknown_annotations(unit: ServeUnit) -> list[tuple[str, Span]]:
     """Annotations of ours that mean nothing: a misspelt one would leave the load undeclared in silence."""
-    from difflib import get_close_matches
-
     problems: list[tuple[str, Span]] = []
     for name, text in unit.annotations.items():
         own = name.removeprefix(_ANNOTATION)
         if own != name and own not in _KNOWN_ANNOTATIONS:
-            near = get_close_matches(own, _KNOWN_ANNOTATIONS, n=1)
-            hint = f', did you mean "{_ANNOTATION}{near[0]}"?' if near else ""
+            near = nearest(own, _KNOWN_ANNOTATIONS)
+            hint = f', did you mean "{_ANNOTATION}{near}"?' if near else ""
             problems.append((f'kvgate knows no annotation "{name}"{hint}', text.span))
     return problems
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from kvgate.capacity.release import Release
 from kvgate.models.geometry import ModelGeometry
-from kvgate.models.parameters.count import tower_keys
 from kvgate.models.parameters.keys import Keys, MissingKeyError
 from kvgate.records import record
 
@@ -219,6 +218,8 @@ def encoder_profile(
 
 
 def _tower(config: Keys) -> Keys | None:
+    from kvgate.models.parameters.count import tower_keys
+
     for path in _TOWERS:
         try:
             return tower_keys(config, path)

@@ -12,7 +12,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -44,6 +44,7 @@ from kvgate.engine.values import (
 )
 from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.spelling import nearest
 
 ProblemKind = Literal[
     "unknown-flag",  # that release has no such flag
@@ -446,7 +447,7 @@ class _Parser:
             suggestion = use.candidates[0] if use.candidates else suggestion
             message = use.hint
         elif life is None:
-            suggestion = suggestion or _closest(use.key, self.release.spellings)
+            suggestion = suggestion or nearest(use.key, self.release.spellings, 0.75)
             message = f"vLLM {release} has no flag {use.key}"
         elif life.last is not None:
             message = f"vLLM {release} has no flag {use.key}: last seen in {life.last}, gone in {life.gone_in}"
@@ -525,7 +526,7 @@ class _Parser:
 
     def refuse(self, use: _Use, flag: Flag, text: str, expected: str, span: Span) -> None:
         shown = MASK if is_secret(flag.dest) else _short(text)
-        close = _closest(text, map(str, flag.choices or ()))
+        close = nearest(text, map(str, flag.choices or ()), 0.75)
         self.problem(
             "invalid-value",
             f'{use.key} takes {expected}, "{shown}" was given',
@@ -682,12 +683,6 @@ def _spaced(texts: Sequence[Text]) -> list[Text]:
     for text in texts[1:]:
         result += [Text.at(" ", Span(text.span.file, text.span.start, text.span.start)), text]
     return result
-
-
-def _closest(word: str, candidates: Iterable[str]) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(word, list(candidates), 1, 0.75)), None)
 
 
 def _short(text: str) -> str:

@@ -13,12 +13,13 @@ suppression and is none (no bracket, an empty one, ids that are no kebab-case) s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from kvgate.findings.finding import Finding
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
+from kvgate.spelling import nearest
 
 _OPENER: Final = r"(?:(?<![^\s])(?:\#|\{\#-?|\{\{-?\s?/\*))"
 _DIRECTIVE: Final = re.compile(_OPENER + r"[ \t]*kvgate:(?P<rest>[^\r\n]*)")
@@ -172,7 +173,7 @@ def apply_suppressions(
         for index, (name, span) in enumerate(comment.rules):
             present = aliases.get(name, name)
             if present not in known:
-                problems.append(SuppressionProblem("unknown", span, name, _nearest(name, known)))
+                problems.append(SuppressionProblem("unknown", span, name, nearest(name, sorted(known)) or ""))
             elif name != present:
                 problems.append(SuppressionProblem("renamed", span, name, present))
             elif (comment.span, index) not in used and present in ran:
@@ -192,10 +193,3 @@ def _touched(finding: Finding) -> set[tuple[str, int]]:
     lines.update((span.path, line) for line in range(span.line, last + 1))
     lines.update((place.path, place.line) for place in finding.hidden)
     return lines
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    import difflib
-
-    close: Sequence[str] = difflib.get_close_matches(name, sorted(known), n=1)
-    return close[0] if close else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,7 +171,9 @@ def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | 
     try:
         return plan.predict()
     except Exception:
-        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, traceback.format_exc()))
+        from traceback import format_exc
+
+        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
         return None
 
 

@@ -8,7 +8,6 @@ a repository is never run.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -153,6 +152,8 @@ def _stored_token(environ: Mapping[str, str]) -> str | None:
 @lru_cache(maxsize=512)
 def _ask(hub_id: str, revision: str | None, endpoint: str | None, token: str | None) -> Model | str:
     """The model, or the sentence that says why not."""
+    from tempfile import TemporaryDirectory
+
     try:
         from huggingface_hub import HfApi, errors
     except ImportError as error:
@@ -162,7 +163,7 @@ def _ask(hub_id: str, revision: str | None, endpoint: str | None, token: str | N
     try:
         info = api.model_info(hub_id, revision=revision, timeout=TIMEOUT_SECONDS, files_metadata=True)
         sizes = {file.rfilename: file.size for file in info.siblings or ()}
-        with tempfile.TemporaryDirectory(prefix="kvgate-") as directory:
+        with TemporaryDirectory(prefix="kvgate-") as directory:
             return _download(api, hub_id, info.sha, sizes, Path(directory))
     except ModelError as error:
         return str(error)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -144,7 +143,9 @@ def _write(path: Path, text: str) -> bool:
     data = text.encode("utf-8")
     if not path.is_symlink() and path.is_file() and path.read_bytes() == data:
         return False
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".lock-")
+    from tempfile import mkstemp
+
+    descriptor, temporary = mkstemp(dir=path.parent, prefix=".lock-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -12,7 +12,6 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -29,6 +28,7 @@ from kvgate.ruleset.words import Template, TemplateError, read_template
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, Sequence, is_null, parse_yaml, scalar_bool, scalar_int
+from kvgate.spelling import nearest
 
 FAMILIES: Final = ("capacity", "prefix", "memory", "validity", "version", "runtime", "autoscale", "security", "kvgate")
 USER_RULES: Final = ".kvgate/rules"
@@ -483,5 +483,5 @@ class _Reader:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    return f', did you mean "{close[0]}"?' if close else ""
+    close = nearest(name, known)
+    return f', did you mean "{close}"?' if close else ""

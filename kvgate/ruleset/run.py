@@ -6,11 +6,9 @@ units go on.
 
 from __future__ import annotations
 
-import traceback
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kvgate.config import RuleConfig
@@ -28,6 +26,7 @@ from kvgate.ruleset.locate import locate, unit_line
 from kvgate.ruleset.model import Draft, Profile, Rule, RuleError, Scope, Status
 from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
+from kvgate.spelling import nearest
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction
@@ -140,8 +139,8 @@ def _names(rules: RuleSet, names: Iterable[str], option: str) -> tuple[set[str],
 
 
 def _hint(name: str, rules: RuleSet) -> str:
-    close = get_close_matches(name, [*rules.rules, *rules.unread, *rules.families], n=1)
-    return f', did you mean "{close[0]}"?' if close else "; `kvgate rules` lists them"
+    close = nearest(name, [*rules.rules, *rules.unread, *rules.families])
+    return f', did you mean "{close}"?' if close else "; `kvgate rules` lists them"
 
 
 def judge(
@@ -222,7 +221,9 @@ def _guarded(
     try:
         findings += list(found)
     except Exception:
-        errors.append(InternalError(rule.id, unit, where, traceback.format_exc()))
+        from traceback import format_exc
+
+        errors.append(InternalError(rule.id, unit, where, format_exc()))
 
 
 def _unit_findings(rule: Rule, severity: Severity, case: Case) -> Iterator[Finding]:

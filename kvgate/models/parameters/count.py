@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from kvgate.models.parameters.architectures import FAMILIES
-from kvgate.models.parameters.custom import CUSTOM
-from kvgate.models.parameters.custom_towers import CUSTOM_TOWERS
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
-from kvgate.models.parameters.encoders import ENCODERS
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
-from kvgate.models.parameters.multimodal import MULTIMODAL
-from kvgate.models.parameters.previous import PREVIOUS
 from kvgate.models.parameters.quantization import read_quantization
 from kvgate.models.parameters.tally import Tally
 from kvgate.records import record
@@ -121,11 +118,22 @@ def family_of(keys: Keys) -> Family:
     """The description of the first known architecture that the configuration names."""
     names = keys.get("architectures") or []
     for name in names:
-        for table in (FAMILIES, MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS, PREVIOUS):
-            family = table.get(str(name))
-            if family is not None:
-                return family
+        family = FAMILIES.get(str(name)) or _rarer_families().get(str(name))
+        if family is not None:
+            return family
     raise UnknownArchitectureError(f"no description of {', '.join(map(str, names)) or 'a model without architectures'}")
+
+
+@cache
+def _rarer_families() -> Mapping[str, Family]:
+    """The descriptions that a text model's start does not wait for; the first one of an architecture counts."""
+    from kvgate.models.parameters.custom import CUSTOM
+    from kvgate.models.parameters.custom_towers import CUSTOM_TOWERS
+    from kvgate.models.parameters.encoders import ENCODERS
+    from kvgate.models.parameters.multimodal import MULTIMODAL
+    from kvgate.models.parameters.previous import PREVIOUS
+
+    return ChainMap(*(dict(table) for table in (MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS, PREVIOUS)))
 
 
 def language_model(family: Family, keys: Keys) -> tuple[Decoder, Keys]:
@@ -141,6 +149,8 @@ def language_model(family: Family, keys: Keys) -> tuple[Decoder, Keys]:
     described = family.text
     if isinstance(described, Decoder):
         return described, text
+    from kvgate.models.parameters.custom import CUSTOM
+
     name = described(text)
     found = FAMILIES.get(name) or CUSTOM.get(name)
     if found is None or not isinstance(found.text, Decoder):
