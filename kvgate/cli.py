@@ -621,6 +621,9 @@ def main() -> NoReturn:
         click.echo(_line(str(error)), err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
+        # where a KeyboardInterrupt has passed through exec() of a text (a dataclass being made, say), `python -m` ends
+        # by the signal itself, whatever the exit code; running another text makes CPython forget that
+        exec("")  # noqa: S102
         sys.exit(130)
     except BrokenPipeError:
         # the reader of our output has gone: nothing to say to it, nor at exit

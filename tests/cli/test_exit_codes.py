@@ -1,6 +1,8 @@
 """Exit codes: 0 clean, 1 findings or strict, 2 usage and configuration, 3 internal; one line each, no traceback."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,17 @@ def test_python_interface(example):
     assert report.as_dict()["schema"] == "kvgate.report/1"
     with pytest.raises(kvgate.errors.KvgateError):
         kvgate.check(Path("nowhere"))
+
+
+def test_an_interrupt_in_text_that_is_run_is_130_as_well(tmp_path: Path) -> None:
+    """``python -m`` would end by the signal itself: dataclasses and named tuples are made by running text."""
+    (tmp_path / "probe.py").write_text(
+        "from kvgate import app, cli\n\n\n"
+        "def interrupted(*words):\n    exec('raise KeyboardInterrupt')\n\n\n"
+        "app.list_rules = interrupted\ncli.main()\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "probe", "rules"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
