@@ -42,6 +42,7 @@ from kvgate.engine.values import (
     read_json_object_or_text,
     read_pairs,
 )
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 from kvgate.spelling import nearest
@@ -156,7 +157,7 @@ def parse_arguments(words: Sequence[Word], version: str | None, *, positional_mo
     return _Parser(words, resolve_version(version), positional_model).parse()
 
 
-_NEGATIVE: Final = re.compile(r"-\d+|-\d*\.\d+")
+_NEGATIVE: Final = regex(r"-\d+|-\d*\.\d+")
 _HELP: Final = frozenset(("-h", "--help", "--version"))
 _MODEL_DESTS: Final = frozenset(("model", "model_tag"))
 

@@ -9,30 +9,31 @@ from typing import Any, Final, Literal
 from packaging.version import InvalidVersion, Version
 
 from kvgate.engine.releases import at_least
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.tables import load_table
 
 Backend = Literal["cuda", "rocm", "cpu", "tpu", "xpu", "hpu"]
 
-_HOST: Final = re.compile(r"[A-Za-z0-9.-]+(?::\d+)?")
-_SCHEME: Final = re.compile(r"(?:docker|oci|docker-image)://|docker:(?=[^/]*/)")
-_VERSION: Final = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:[._-]?(?:post|rc|a|b|dev)\d+)*)(?![\d.])", re.IGNORECASE)
-_UNRESOLVED: Final = re.compile(r"[\s${}<>()]")
-_UNRESOLVED_TAG: Final = re.compile(r"([^\s${}<>()@]+)[:@][^/]*[${}<>()].*", re.DOTALL)
+_HOST: Final = regex(r"[A-Za-z0-9.-]+(?::\d+)?")
+_SCHEME: Final = regex(r"(?:docker|oci|docker-image)://|docker:(?=[^/]*/)")
+_VERSION: Final = regex(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:[._-]?(?:post|rc|a|b|dev)\d+)*)(?![\d.])", re.IGNORECASE)
+_UNRESOLVED: Final = regex(r"[\s${}<>()]")
+_UNRESOLVED_TAG: Final = regex(r"([^\s${}<>()@]+)[:@][^/]*[${}<>()].*", re.DOTALL)
 _ROLLING: Final = frozenset(
     ("latest", "nightly", "main", "master", "dev", "develop", "edge", "stable", "rolling", "preview", "head", "canary")
 )
-_COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
+_COMMIT: Final = regex(r"[0-9a-f]{7,40}")
 _BACKENDS: Final = (
-    (re.compile(r"rocm[\d.]*|hip"), "rocm"),
-    (re.compile(r"cpu"), "cpu"),
-    (re.compile(r"tpu"), "tpu"),
-    (re.compile(r"xpu|ipex"), "xpu"),
-    (re.compile(r"hpu|gaudi\d*"), "hpu"),
-    (re.compile(r"cuda[\d.]*|cu\d{3}|gpu"), "cuda"),
+    (regex(r"rocm[\d.]*|hip"), "rocm"),
+    (regex(r"cpu"), "cpu"),
+    (regex(r"tpu"), "tpu"),
+    (regex(r"xpu|ipex"), "xpu"),
+    (regex(r"hpu|gaudi\d*"), "hpu"),
+    (regex(r"cuda[\d.]*|cu\d{3}|gpu"), "cuda"),
 )
 # Images about vLLM that are no engine.
-_COMPANIONS: Final = re.compile(
+_COMPANIONS: Final = regex(
     r"router|proxy|exporter|bench|client|operator|controller|dashboard|gateway|scheduler|sim(?:ulator)?\b|epp|webui|frontend"
 )
 

@@ -8,14 +8,14 @@ whose default engine (V1, from 0.8.0) never had it. ``share`` marks gauges betwe
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal
 
 from kvgate.engine.releases import at_least, compare_versions, resolve_version
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.tables import load_table
 
-_SUFFIX: Final = re.compile(r"_(?:total|bucket|sum|count|created)$")
+_SUFFIX: Final = regex(r"_(?:total|bucket|sum|count|created)$")
 
 Standing = Literal["current", "hidden", "removed", "later", "unknown"]
 

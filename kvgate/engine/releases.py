@@ -9,6 +9,7 @@ from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.tables import load_table
 
@@ -17,7 +18,7 @@ Presence = Literal["present", "absent", "uncertain"]
 
 # Local version parts that name a build of the same source, not a fork: CUDA, ROCm, CPU and TPU builds, and
 # Debian-like rebuild numbers.
-_BUILD = re.compile(r"(?:cu\d+|rocm\d*|cpu|tpu|xpu|gpu|empty|precompiled|post\d+)(?:[._-].*)?", re.IGNORECASE)
+_BUILD = regex(r"(?:cu\d+|rocm\d*|cpu|tpu|xpu|gpu|empty|precompiled|post\d+)(?:[._-].*)?", re.IGNORECASE)
 
 
 @record

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from kvgate.patterns import regex
+
 MASK: Final = "***"
 
-_SECRET: Final = re.compile(
+_SECRET: Final = regex(
     r"(?:^|_)(?:(?:api|access|auth|private|secret)_?keys?|key|tokens?_?secret|token|secrets?|password|passwd|passphrase)$"
     r"|(?:^|_)(?:secret|password)_",
     re.IGNORECASE,
@@ -35,10 +37,10 @@ def mask_secrets(value: Any) -> Any:
 # A secret that is a common short word would mask half of a report.
 MIN_SECRET_LENGTH: Final = 6
 
-_FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?:=(?P<value>.+))?", re.DOTALL)
-_MEMBER: Final = re.compile(r"""\\?["'](?P<name>[\w.-]+)\\?["']\s*:\s*\\?["'](?P<value>[^"'\\]+)""")
-_USER: Final = re.compile(r"://(?P<user>[^\s/@:]*):(?P<value>[^\s/@]+)@")
-_BEARER: Final = re.compile(r"\b(?:Bearer|Basic)\s+(?P<value>[\w.~+/=-]{6,})")
+_FLAG: Final = regex(r"--?(?P<name>[A-Za-z][\w-]*)(?:=(?P<value>.+))?", re.DOTALL)
+_MEMBER: Final = regex(r"""\\?["'](?P<name>[\w.-]+)\\?["']\s*:\s*\\?["'](?P<value>[^"'\\]+)""")
+_USER: Final = regex(r"://(?P<user>[^\s/@:]*):(?P<value>[^\s/@]+)@")
+_BEARER: Final = regex(r"\b(?:Bearer|Basic)\s+(?P<value>[\w.~+/=-]{6,})")
 _SECRET_FLAGS: Final = ("api-key", "hf-token", "ssl-keyfile-password")
 
 

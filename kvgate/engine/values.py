@@ -6,7 +6,9 @@ import json
 import re
 from typing import Any, Final
 
-_HUMAN: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+from kvgate.patterns import regex
+
+_HUMAN: Final = regex(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _DECIMAL: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

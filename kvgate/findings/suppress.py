@@ -17,18 +17,19 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from kvgate.findings.finding import Finding
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.spelling import nearest
 
 _OPENER: Final = r"(?:(?<![^\s])(?:\#|\{\#-?|\{\{-?\s?/\*))"
-_DIRECTIVE: Final = re.compile(_OPENER + r"[ \t]*kvgate:(?P<rest>[^\r\n]*)")
-_IGNORE: Final = re.compile(
+_DIRECTIVE: Final = regex(_OPENER + r"[ \t]*kvgate:(?P<rest>[^\r\n]*)")
+_IGNORE: Final = regex(
     r"[ \t]*ignore\[(?P<ids>[ \t]*[a-z0-9]+(?:-[a-z0-9]+)*(?:[ \t]*,[ \t]*[a-z0-9]+(?:-[a-z0-9]+)*)*[ \t]*)\]"
     r"(?:[ \t]+(?P<reason>\S.*))?[ \t]*"
 )
-_CLOSER: Final = re.compile(r"[ \t]*(?:-?\#\}|\*/[ \t]?-?\}\})[ \t]*$")
-_COMMENT_LINE: Final = re.compile(r"[ \t]*(?:\#|\{\#|\{\{-?\s?/\*)")
+_CLOSER: Final = regex(r"[ \t]*(?:-?\#\}|\*/[ \t]?-?\}\})[ \t]*$")
+_COMMENT_LINE: Final = regex(r"[ \t]*(?:\#|\{\#|\{\{-?\s?/\*)")
 
 
 @record

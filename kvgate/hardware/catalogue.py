@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from kvgate.hardware.gpu import Gpu
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.tables import load_table
 
@@ -53,9 +54,9 @@ _NOISE_WORDS: Final = frozenset(
     )
 )
 _CPU_NAMES: Final = frozenset(("cpu", "cpus", "cpuonly", "none"))
-_MIG: Final = re.compile(r"(?<![a-z0-9])(?:\d+c\.)?(\d)g\.(\d+)gb(?:[+.](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
-_COUNT: Final = re.compile(r"^(?:(\d{1,3})\s*[x×*]\s*(?=\D)|(.+?)\s*[:×]\s*(\d{1,3})$)", re.IGNORECASE)
-_SEVERAL: Final = re.compile(r"\s*(?:[/|,;+]|\bor\b|\band\b)\s*", re.IGNORECASE)
+_MIG: Final = regex(r"(?<![a-z0-9])(?:\d+c\.)?(\d)g\.(\d+)gb(?:[+.](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
+_COUNT: Final = regex(r"^(?:(\d{1,3})\s*[x×*]\s*(?=\D)|(.+?)\s*[:×]\s*(\d{1,3})$)", re.IGNORECASE)
+_SEVERAL: Final = regex(r"\s*(?:[/|,;+]|\bor\b|\band\b)\s*", re.IGNORECASE)
 
 
 @record

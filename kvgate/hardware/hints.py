@@ -15,13 +15,14 @@ from typing import Final, Literal
 
 from kvgate.hardware.catalogue import GIB, Entry, entries, match_gpu
 from kvgate.hardware.gpu import Gpu
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.tables import load_table
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 _NAME_IT: Final = "name it in kvgate.yaml (gpu:) or with --gpu"
-_SHARED: Final = re.compile(r"-shared$", re.IGNORECASE)
+_SHARED: Final = regex(r"-shared$", re.IGNORECASE)
 
 
 @record

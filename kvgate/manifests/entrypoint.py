@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import basename
 from kvgate.source.text import Text, Unresolved, Word
@@ -65,7 +66,7 @@ _NO_LAUNCHERS: Final = frozenset(
     }
 )  # fmt: skip
 
-_PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
+_PYTHON: Final = regex(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
 _PYTHON_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 

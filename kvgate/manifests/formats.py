@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
+from kvgate.patterns import regex
+
 Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python"]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
@@ -33,8 +35,8 @@ _TEMPLATE_SUFFIXES: Final = frozenset(
      ".tmpl", ".tpl"}
 )  # fmt: skip
 
-_SHELL_LINE: Final = re.compile(r"#!\s*\S*?(?:env\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:ba|z|k|da|a)?sh\b")
-_PYTHON_LINE: Final = re.compile(r"#!.*\bpython[0-9.]*\b")
+_SHELL_LINE: Final = regex(r"#!\s*\S*?(?:env\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:ba|z|k|da|a)?sh\b")
+_PYTHON_LINE: Final = regex(r"#!.*\bpython[0-9.]*\b")
 
 
 def format_of_name(path: str) -> Format | None:

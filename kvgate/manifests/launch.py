@@ -20,6 +20,7 @@ from kvgate.manifests.entrypoint import (
     takes_engine_arguments,
 )
 from kvgate.manifests.unit import IMAGE_ENTRY, EnvironmentVariable, GpuRequest, SharedMemory
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import SHELLS, Assignment, Command, basename, unwrap
 from kvgate.shell.expand import mark_placeholders
@@ -373,7 +374,7 @@ def _is_launcher(words: Sequence[Word]) -> bool:
     return "/" in words[0].value or words[0].value.endswith((".sh", ".py")) or _script(words) is not None
 
 
-_PROGRAM: Final = re.compile(r"(?:python|pypy)[0-9.]*")
+_PROGRAM: Final = regex(r"(?:python|pypy)[0-9.]*")
 
 
 def _script(words: Sequence[Word]) -> Word | None:
@@ -410,7 +411,7 @@ def _model_variable(container: Container) -> Word | None:
     return None
 
 
-_REQUIREMENT: Final = re.compile(r"(?<![\w./-])vllm(?:\[[\w,-]+\])?\s?==\s?[0-9][\w.+!]*")
+_REQUIREMENT: Final = regex(r"(?<![\w./-])vllm(?:\[[\w,-]+\])?\s?==\s?[0-9][\w.+!]*")
 
 
 def find_requirement(texts: Iterable[Text]) -> Word | None:

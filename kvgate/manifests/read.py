@@ -14,6 +14,7 @@ from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
 
@@ -21,14 +22,12 @@ if TYPE_CHECKING:
     from kvgate.manifests.rendering import Rendering
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
-_MATTERS: Final = re.compile(
+_MATTERS: Final = regex(
     r"vllm|serveConfigV2|llm_configs"
     r"|(?:max[-_]?model[-_]?len|gpu[-_]?memory[-_]?util|tensor[-_]?parallel[-_]?size|kv[-_]cache[-_]dtype|--max[-_]num[-_])",
     re.IGNORECASE,
 )
-_STARTS: Final = re.compile(
-    r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE
-)
+_STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
 # Kinds of every other manifest that hold no containers.
 _PLAIN_KINDS: Final = frozenset(
     {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from kvgate.manifests.launch import find_requirement
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span, Text, Word
 
 # Lock files first: they say what is installed, the others what may be.
@@ -22,8 +22,8 @@ FILES: Final = (
 MAX_LEVELS: Final = 8
 KINDS: Final = frozenset({"script", "python", "offline-engine"})
 
-_LOCKED: Final = re.compile(r"(?m)^name = \"vllm\"\r?\nversion = \"(?P<version>\d[\w.+!]*)\"")
-_LOCKED_JSON: Final = re.compile(r"\"vllm\":\s*\{[^{}]{0,4000}?\"version\":\s*\"==\s*(?P<version>\d[\w.+!]*)\"")
+_LOCKED: Final = regex(r"(?m)^name = \"vllm\"\r?\nversion = \"(?P<version>\d[\w.+!]*)\"")
+_LOCKED_JSON: Final = regex(r"\"vllm\":\s*\{[^{}]{0,4000}?\"version\":\s*\"==\s*(?P<version>\d[\w.+!]*)\"")
 
 
 def with_requirements(tree: Tree, units: Sequence[ServeUnit]) -> list[ServeUnit]:

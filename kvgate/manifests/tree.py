@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text
@@ -19,8 +20,8 @@ MAX_ENV_CHARACTERS: Final = 200_000
 MAX_ENV_LINE: Final = 5_000
 
 # What files of the tree say about objects of other files; only these are parsed for it.
-_CONFIG_MAP: Final = re.compile(r"ConfigMap|configMapGenerator")
-_AUTOSCALER: Final = re.compile(r"HorizontalPodAutoscaler|ScaledObject")
+_CONFIG_MAP: Final = regex(r"ConfigMap|configMapGenerator")
+_AUTOSCALER: Final = regex(r"HorizontalPodAutoscaler|ScaledObject")
 
 
 @record

@@ -26,14 +26,15 @@ from kvgate.models.local import (
     read_object,
 )
 from kvgate.models.model import Model
+from kvgate.patterns import regex
 
 TIMEOUT_SECONDS: Final = 10.0
 
 # Endpoints that did not answer in this process, with what happened: forty units must not wait forty times.
 _unreachable: dict[str | None, str] = {}
 
-_REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*(?:/[A-Za-z0-9][A-Za-z0-9._\-]*)*")
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_REVISION: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._\-]*(?:/[A-Za-z0-9][A-Za-z0-9._\-]*)*")
+_COMMIT: Final = regex(r"[0-9a-f]{40}")
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
 _OFFLINE: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kvgate.errors import KvgateError
 from kvgate.models.model import Model, ModelSource
+from kvgate.patterns import regex
 
 CONFIG_LIMIT_BYTES: Final = 8 << 20
 AUXILIARY_LIMIT_BYTES: Final = 8 << 20
@@ -49,7 +50,7 @@ AUXILIARY: Final = (
 )
 
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
-_TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]')
+_TOKEN: Final = regex(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]')
 
 
 class ModelError(KvgateError):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,14 @@ from typing import Any, Final
 
 from kvgate.models.local import CONFIG, ModelError, read_directory, read_object
 from kvgate.models.model import Model
+from kvgate.patterns import regex
 from kvgate.records import record
 
 DIRECTORY: Final = ".kvgate/models"
 LOCK: Final = "lock.json"
 SCHEMA: Final = "kvgate.lock/1"
 
-HUB_ID: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+HUB_ID: Final = regex(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
 # tokenizer_config.json can have a megabyte of added tokens; these are the keys that the engine's lengths depend on.
 _TOKENIZER_KEYS: Final = ("model_max_length", "tokenizer_class")

@@ -16,17 +16,18 @@ from typing import Any, Final
 from kvgate.models.local import CONFIG, ModelError, load_path, read_directory
 from kvgate.models.lock import find_locked, is_hub_id
 from kvgate.models.model import Model
+from kvgate.patterns import regex
 from kvgate.records import record
 
 __all__ = ["ModelError", "ModelLookup", "find_model", "hub_id_of", "load_model", "model_from_mapping"]
 
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-_QUANT_TAG: Final = re.compile(r":(?:[A-Z0-9]{1,8}_?)*Q\d\w*$|:BF16$|:F16$", re.IGNORECASE)
-_PAGE: Final = re.compile(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)(?:/tree/main)?/?")
+_URI: Final = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_WINDOWS: Final = regex(r"[A-Za-z]:[\\/]|\\\\")
+_QUANT_TAG: Final = regex(r":(?:[A-Z0-9]{1,8}_?)*Q\d\w*$|:BF16$|:F16$", re.IGNORECASE)
+_PAGE: Final = regex(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)(?:/tree/main)?/?")
 # The cache's own directory names say which repository a path stands for, wherever the cache is mounted.
-_CACHED: Final = re.compile(r"(?:^|/)models--([A-Za-z0-9._-]+?--[A-Za-z0-9._-]+)(?:/snapshots/([0-9a-f]{40}))?/?$")
-_TEMPLATE: Final = re.compile(r"\{\{|\$\{|\$\(|<[^>]*>|\$[A-Za-z_]")
+_CACHED: Final = regex(r"(?:^|/)models--([A-Za-z0-9._-]+?--[A-Za-z0-9._-]+)(?:/snapshots/([0-9a-f]{40}))?/?$")
+_TEMPLATE: Final = regex(r"\{\{|\$\{|\$\(|<[^>]*>|\$[A-Za-z_]")
 
 _STORES: Final = {
     "s3": "an S3 bucket",

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile
 
 # names that end so, but not a bare ``key``, which Kubernetes uses for anything
@@ -17,15 +18,15 @@ _NAME: Final = (
     r"(?:[A-Za-z0-9]+[_-])*"
     r"(?:(?:api|access|auth|private|secret)[_-]?key|[A-Za-z0-9]+[_-]key|token|secret|password|passwd|passphrase)"
 )
-_PAIR: Final = re.compile(
+_PAIR: Final = regex(
     rf"(?P<name>(?<![\w-])(?:--{_NAME}(?:=|[\"']?,?\s+)|{_NAME}[\"']?\s*[:=]\s*)[\"']?)(?P<value>[^\s\"',}}\]]+)",
     re.IGNORECASE,
 )
-_BARE: Final = re.compile(rf"^\s*(?:-\s+)?[\"']?--{_NAME}[\"']?,?\s*$", re.IGNORECASE)
-_ITEM: Final = re.compile(r"^(?P<lead>\s*(?:-\s+)?[\"']?)(?P<value>[^\s\"',]+)(?P<tail>[\"']?,?.*)$")
-_NAMED: Final = re.compile(rf"\bname:\s*[\"']?{_NAME}[\"']?\s*$", re.IGNORECASE)
-_VALUE: Final = re.compile(r"^(?P<lead>\s*(?:-\s+)?value:\s*[\"']?)(?P<value>[^\s\"']+)(?P<tail>.*)$")
-_PLAIN_VALUES: Final = re.compile(r"\$|true$|false$|\d{1,3}$|valueFrom|secretKeyRef|[-|>{\[]", re.IGNORECASE)
+_BARE: Final = regex(rf"^\s*(?:-\s+)?[\"']?--{_NAME}[\"']?,?\s*$", re.IGNORECASE)
+_ITEM: Final = regex(r"^(?P<lead>\s*(?:-\s+)?[\"']?)(?P<value>[^\s\"',]+)(?P<tail>[\"']?,?.*)$")
+_NAMED: Final = regex(rf"\bname:\s*[\"']?{_NAME}[\"']?\s*$", re.IGNORECASE)
+_VALUE: Final = regex(r"^(?P<lead>\s*(?:-\s+)?value:\s*[\"']?)(?P<value>[^\s\"']+)(?P<tail>.*)$")
+_PLAIN_VALUES: Final = regex(r"\$|true$|false$|\d{1,3}$|valueFrom|secretKeyRef|[-|>{\[]", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
@@ -90,7 +91,7 @@ def github_property(text: str) -> str:
     return github_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+!|~>-])")
+_MARKDOWN: Final = regex(r"([\\`*_{}\[\]()#+!|~>-])")
 
 
 def markdown(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kvgate.patterns import regex
 from kvgate.ruleset.certainty import Bound, Input, doubtful_inputs
 from kvgate.source.text import Unresolved
 
@@ -257,7 +258,7 @@ class Case:
         return self.plan.replicas * max(1, self.plan.data_parallel_size)
 
 
-_SIZE: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)[bB](?![A-Za-z0-9])")
+_SIZE: Final = regex(r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)[bB](?![A-Za-z0-9])")
 
 
 def _nodes_of_task(unit: ServeUnit) -> int:
@@ -272,11 +273,11 @@ def _nodes_of_task(unit: ServeUnit) -> int:
 
 
 #: Names whose figure is not the number of their own parameters: drafters of a model, experts beside an active size.
-_NO_SIZE: Final = re.compile(r"speculator|eagle|medusa|dflash|draft|[-_]mtp|\d+B-\d+E\b|\.gguf|lora", re.IGNORECASE)
-_FOUR_BITS: Final = re.compile(
+_NO_SIZE: Final = regex(r"speculator|eagle|medusa|dflash|draft|[-_]mtp|\d+B-\d+E\b|\.gguf|lora", re.IGNORECASE)
+_FOUR_BITS: Final = regex(
     r"awq|gptq|int4|w4a16|nvfp4|mxfp4|[-_]fp4|4[-_]?bit|[-_]4b?it|bnb|q4_|gpt-oss|quantized\.w4", re.I
 )
-_EIGHT_BITS: Final = re.compile(r"fp8|int8|w8a8|w8a16|8[-_]?bit|q8_", re.I)
+_EIGHT_BITS: Final = regex(r"fp8|int8|w8a8|w8a16|8[-_]?bit|q8_", re.I)
 
 
 def weight_bytes_of_name(name: str | None) -> int | None:

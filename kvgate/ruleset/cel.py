@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+from kvgate.patterns import regex
 from kvgate.records import record
 
 FactType = Literal["bool", "int", "double", "string", "list", "map", "any"]
 
-_POSITION: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)(?:\n \||\Z)", re.DOTALL)
-_STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-_NAME: Final = re.compile(r"[a-z_][a-zA-Z0-9_]*(?:\.[a-z_][a-zA-Z0-9_]*)+|[a-z_][a-zA-Z0-9_]*")
-_STRING: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
+_POSITION: Final = regex(r"ERROR: <input>:(\d+):(\d+): (.*?)(?:\n \||\Z)", re.DOTALL)
+_STATUS: Final = regex(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_NAME: Final = regex(r"[a-z_][a-zA-Z0-9_]*(?:\.[a-z_][a-zA-Z0-9_]*)+|[a-z_][a-zA-Z0-9_]*")
+_STRING: Final = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 SAMPLES: Final[dict[FactType, Any]] = {
     "bool": True,

@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.source.text import Span
 
-_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#+\s?(.*)$")
+_COMMENT: Final = regex(r"(?:^|(?<=\s))#+\s?(.*)$")
 
 #: Words by which a comment says that a value buys concurrency.
-_CAPACITY: Final = re.compile(
+_CAPACITY: Final = regex(
     r"concurren|\busers?\b|\bcapacity\b|throughput|\bmore (?:\w+ )?(?:requests?|sessions?|clients?|parallel)\b"
     r"|\brequests? (?:at once|in parallel|simultaneous)|\bparallel(?:ism)?\b|\bsimultaneous",
     re.IGNORECASE,
 )
 #: Words by which a comment says that a value saves memory.
-_MEMORY: Final = re.compile(
+_MEMORY: Final = regex(
     r"\b(?:save|saves|saving|reduce|reduces|less|lower|free|frees|cut|cuts|shrink|limit|limits|extend|extends|more|increase)"
     r"\b.{0,24}(?:\bv?ram\b|memory|kv.?cache|\bcache\b)",
     re.IGNORECASE,
 )
-_DENIAL: Final = re.compile(r"\b(?:not|no|never|nothing|without|neither|regardless)\b|n't\b|kvgate", re.IGNORECASE)
+_DENIAL: Final = regex(r"\b(?:not|no|never|nothing|without|neither|regardless)\b|n't\b|kvgate", re.IGNORECASE)
 
 
 def comments_beside(span: Span) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.manifests.tree import entries_at, items_at, node_at, scalar_at, text_at
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import Span
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_bool, scalar_int
@@ -394,8 +395,8 @@ class Host:
         return _docker_run(self.unit.span)
 
 
-_DOCKER: Final = re.compile(r"\b(?:docker|podman|nerdctl)(?:\s+container)?\s+(?:run|create)\b")
-_SHELL_WORD: Final = re.compile(r"""(?:[^\s"'\\;&|]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+_DOCKER: Final = regex(r"\b(?:docker|podman|nerdctl)(?:\s+container)?\s+(?:run|create)\b")
+_SHELL_WORD: Final = regex(r"""(?:[^\s"'\\;&|]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 
 
 def _docker_run(span: Span) -> list[tuple[str, Span]]:
@@ -497,7 +498,7 @@ def _healthcheck(node: Node | None) -> Probe | None:
     )
 
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|m|s)")
+_DURATION: Final = regex(r"(\d+(?:\.\d+)?)(h|ms|us|m|s)")
 
 
 def duration_seconds(text: str) -> float | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kvgate.findings.finding import Confidence, Severity
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.cel import CelError, Condition, environment
 from kvgate.ruleset.checks import NoParams, checks
@@ -34,11 +35,11 @@ FAMILIES: Final = ("capacity", "prefix", "memory", "validity", "version", "runti
 USER_RULES: Final = ".kvgate/rules"
 MAX_RULE_BYTES: Final = 1_000_000
 
-_KEBAB: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
-_LAST_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}$")  # brings its own sentence
-_EXAMPLES: Final = re.compile(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.MULTILINE)  # where they come last
-_STATUS: Final = re.compile(rb"(?m)^status: (?:stable|deprecated)\b")
+_KEBAB: Final = regex(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_VERSION: Final = regex(r"\d+\.\d+\.\d+")
+_LAST_PLACEHOLDER: Final = regex(r"\{[^{}]*\}$")  # brings its own sentence
+_EXAMPLES: Final = regex(r"^examples:[ \t]*\n(?=(?:[ \t].*\n|\n)*\Z)", re.MULTILINE)  # where they come last
+_STATUS: Final = regex(rb"(?m)^status: (?:stable|deprecated)\b")
 _SCOPES: Final[tuple[Scope, ...]] = ("unit", "tree", "file", "prompt", "suppression")
 _FIELDS: Final = (
     "id", "title", "family", "severity", "confidence", "status", "since", "vllm", "scope", "profile", "when", "check",

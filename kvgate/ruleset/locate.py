@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.ruleset.case import Case
 from kvgate.source.text import Span
 
-_PLACE: Final = re.compile(
+_PLACE: Final = regex(
     r"unit|image|model|replicas|shared-memory|workload|gpu|resource:gpu|arg:[a-z_][a-z0-9_]*|env:[A-Za-z_][A-Za-z0-9_]*"
 )
 

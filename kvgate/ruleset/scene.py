@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BESIDE_SUFFIXES: Final = frozenset(
      ".env", ".ini", ".sh", ".bash", ".http"}
 )  # fmt: skip
 MAX_BESIDE_CHARACTERS: Final = 400_000
-_TELLING: Final = re.compile(
+_TELLING: Final = regex(
     r"vllm[:_]|max_(?:\w+_)?tokens|maxTokens|tool_choice|\bupstream\b|^backend\s|\breverse_proxy\b|routing[-_]logic",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvgate.findings.finding import Edit
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, walk
 
 if TYPE_CHECKING:
     from kvgate.engine.arguments import Argument
 
-_ITEM: Final = re.compile(r"[ \t]*-[ \t]+[\"']?")
-_ITEM_REST: Final = re.compile(r"[\"']?[ \t]*(?:[ \t]#[^\n]*)?\r?")
-_NAME: Final = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_-]*")
+_ITEM: Final = regex(r"[ \t]*-[ \t]+[\"']?")
+_ITEM_REST: Final = regex(r"[\"']?[ \t]*(?:[ \t]#[^\n]*)?\r?")
+_NAME: Final = regex(r"--?[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def rename_flag(argument: Argument, name: str) -> Edit | None:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kvgate.patterns import regex
 from kvgate.records import record
 
 GIB: Final = 2**30
-_PLACEHOLDER: Final = re.compile(r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}")
-_BRACES: Final = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}|[{{}}]")
-_FILLED: Final = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}")
+_PLACEHOLDER: Final = r"\{(?P<name>[a-z_][a-z0-9_.]*)(?::(?P<format>[a-z]*))?\}"
+_BRACES: Final = regex(rf"\{{\{{|\}}\}}|{_PLACEHOLDER}|[{{}}]")
+_FILLED: Final = regex(rf"\{{\{{|\}}\}}|{_PLACEHOLDER}")
 
 
 def gib(value: float) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.value import Value, value_of_word
 from kvgate.source.text import Span, Word
@@ -77,7 +77,7 @@ WRAPPERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
     "su-exec": (frozenset(), 1),
     "env": (frozenset({"-u", "-C", "--unset", "--chdir"}), 0),
 }
-_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_VARIABLE: Final = regex(r"([A-Za-z_][A-Za-z0-9_]*)=")
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Assignment]]:

@@ -11,14 +11,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.shell.value import Hole, Value
 from kvgate.shell.words import closing_bracket
 from kvgate.source.text import Text, Unresolved
 
 MAX_NESTING: Final = 20
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()\s]*)\))")
-_PLACEHOLDER: Final = re.compile(
+_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE: Final = regex(r"\$(?:\$|\(([^()\s]*)\))")
+_PLACEHOLDER: Final = regex(
     r"\{\{ if (?P<condition>[^{}\n]*) \}\}[^\n]*?\{\{ end \}\}"
     r"|\$\{(?P<envsubst>[A-Za-z_][A-Za-z0-9_.\-]*)(?::?[-=][^{}]*)?\}"
     r"|\{\{[^{}\n]*\}\}|\$\[\[[^\]\n]*\]\]"

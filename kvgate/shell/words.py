@@ -7,20 +7,20 @@ taken for the line continuation that was meant.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
+from kvgate.patterns import regex
 from kvgate.shell.value import Hole, Value
 from kvgate.source.text import Span, Text, Unresolved, Word
 
 BLANKS: Final = " \t\r\n"
-_PLAIN: Final = re.compile(r"[^\s\\'\"$`]+")
-_PLAIN_QUOTED: Final = re.compile(r"[^\\$`]+")
-_IN_QUOTES: Final = re.compile(r'["\\$]')
-_IN_BRACKETS: Final = re.compile(r"""["'\\$(){}]""")
-_FIELD: Final = re.compile(r"\S+")
+_PLAIN: Final = regex(r"[^\s\\'\"$`]+")
+_PLAIN_QUOTED: Final = regex(r"[^\\$`]+")
+_IN_QUOTES: Final = regex(r'["\\$]')
+_IN_BRACKETS: Final = regex(r"""["'\\$(){}]""")
+_FIELD: Final = regex(r"\S+")
 
 # Reads what a `$` or a backquote at an index begins, adds it to the fields, and returns the index after it.
 Expander = Callable[[Value, int, bool, "Fields"], int]

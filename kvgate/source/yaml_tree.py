@@ -16,6 +16,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import Piece, SourceFile, Span, Text
 
@@ -723,10 +724,10 @@ def _literal_pieces(span: Span, at: int, indent: int, value: str) -> list[Piece]
 
 
 _RUN_ENDS: Final = {
-    '"': re.compile(r"[\\\r\n]"),
-    "'": re.compile(r"['\r\n]"),
+    '"': regex(r"[\\\r\n]"),
+    "'": regex(r"['\r\n]"),
 }
-_LINE_END: Final = re.compile(r"[\r\n]")
+_LINE_END: Final = regex(r"[\r\n]")
 
 
 def _run(source: str, at: int, end: int, value: str, index: int, style: str) -> int:

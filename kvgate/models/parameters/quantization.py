@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, Final, Literal
 
+from kvgate.patterns import regex
 from kvgate.records import record
 
 Layout = Literal["none", "tensor", "channel", "group", "block"]
@@ -191,7 +192,7 @@ class Quantization:
         return floats * FLOAT32 + elements * element
 
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)(?:\.|\\\.)(\d+)(?=\.|\\\.|\*|$)")
+_LAYER = regex(r"(?:^|\.)(?:layers|h|blocks|layer)(?:\.|\\\.)(\d+)(?=\.|\\\.|\*|$)")
 
 
 def fingerprints(entries: Sequence[str]) -> dict[int, object] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvgate.engine.metrics import find_metric
 from kvgate.findings.finding import Severity
 from kvgate.manifests.tree import node_at, scalar_at, text_at
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
@@ -22,16 +23,14 @@ if TYPE_CHECKING:
     from kvgate.manifests.objects import ClusterObject
 
 #: Metrics that say how busy a GPU or a processor looks, not how much work waits.
-_UTILIZATION: Final = re.compile(
+_UTILIZATION: Final = regex(
     r"DCGM_FI|duty_?cycle|gpu[_.-]?(?:core[_.-]?)?util|util[a-z]*[_.-]gpu|gpu[_.-]?mem|fb[_.-]?used|nvidia_(?:gpu|smi)"
     r"|container_(?:cpu|memory)|process_(?:cpu|resident)|cpu_usage|memory_usage|\bcpu\b|\bmemory\b|sm_(?:active|occupancy)"
     r"|gpu[_.-]?usage|accelerator_",
     re.IGNORECASE,
 )
-_OWN: Final = re.compile(
-    r"vllm[:_|]|inference_pool|inference_extension|queue|waiting|pending|in_?flight|num_requests", re.I
-)
-_MEMORY: Final = re.compile(r"mem|fb_?used", re.IGNORECASE)
+_OWN: Final = regex(r"vllm[:_|]|inference_pool|inference_extension|queue|waiting|pending|in_?flight|num_requests", re.I)
+_MEMORY: Final = regex(r"mem|fb_?used", re.IGNORECASE)
 
 
 @record
@@ -204,7 +203,7 @@ def _knative(case: Case) -> Iterator[Draft]:
 
 # -- scaling from zero -------------------------------------------------------------------------------------------------
 
-_FROM_OUTSIDE: Final = re.compile(
+_FROM_OUTSIDE: Final = regex(
     r"inference_pool|inference_extension|gateway|router|envoy|nginx|istio|ingress|http_requests|queue_(?:length|depth)|litellm"
     r"|kafka|rabbit|sqs|redis|epp|pending_requests_total|activator",
     re.IGNORECASE,
@@ -287,16 +286,14 @@ def _hasty(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> 
 
 # -- names of metrics --------------------------------------------------------------------------------------------------
 
-_NAME: Final = re.compile(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
-_QUERIES: Final = re.compile(
+_NAME: Final = regex(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
+_QUERIES: Final = regex(
     r"""(?m)^\s*-?\s*["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
     r"""|kind:\s*(?:HorizontalPodAutoscaler|ScaledObject|ScaledJob)\b|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
 )
-_SUM: Final = re.compile(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
-_DEFINES: Final = re.compile(
-    r"""(?:\bas\s*:\s*["']?|record\s*:\s*["']?|target_label\s*:|replacement\s*:\s*["']?)vllm_"""
-)
-_MAPS: Final = re.compile(r"""\bas\s*:\s*["']?(?:vllm_|\$\{?1\}?)|vllm_\$\{?1""")
+_SUM: Final = regex(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
+_DEFINES: Final = regex(r"""(?:\bas\s*:\s*["']?|record\s*:\s*["']?|target_label\s*:|replacement\s*:\s*["']?)vllm_""")
+_MAPS: Final = regex(r"""\bas\s*:\s*["']?(?:vllm_|\$\{?1\}?)|vllm_\$\{?1""")
 _SCANNED: Final = (".yaml", ".yml", ".json", ".rules", ".py", ".sh", ".js", ".ts", ".jsonnet", ".libsonnet", ".tf")
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case, sustained_at
 from kvgate.ruleset.certainty import Bound
@@ -37,18 +38,18 @@ _ONLY: Final[Mapping[str, Callable[[Case], bool]]] = {
     "hybrid models cache prefixes by default": lambda case: case.geometry is None or case.geometry.is_hybrid,
 }
 
-_TUNED: Final = re.compile(
+_TUNED: Final = regex(
     r"(?:tuned|tested|measured|benchmarked|validated|sized|calibrated|verified|worked|works|fits|fine|ok|good|safe|set|from|since)\b"
     r"[^\n]{0,40}?\b(?:vllm[\s:=-]*)?v?(?P<version>0\.\d{1,2}\.\d{1,2}(?:\.post\d)?)\b",
     re.IGNORECASE,
 )
 #: A comment about both: values, and the release that they come from.
-_VALUES: Final = re.compile(
+_VALUES: Final = regex(
     r"tuned|tested|measured|benchmarked|validated|sized|calibrated|verified|utili[sz]ation|kv.?cache"
     r"|max[-_ ]model[-_ ]len",
     re.IGNORECASE,
 )
-_BEFORE: Final = re.compile(
+_BEFORE: Final = regex(
     r"(?:\bfrom|\bon|\bfor|\bwith|\bin|\bwas|\bat|\bold|\bprevious(?:ly)?|\bbefore)\s+(?:vllm[\s:=-]*)?v?"
     r"(?P<version>0\.\d{1,2}\.\d{1,2}(?:\.post\d)?)\b",
     re.IGNORECASE,
@@ -166,10 +167,10 @@ def mean_workload(case: Case, params: NoParams) -> Iterator[Draft]:
 
 # -- Helm --------------------------------------------------------------------------------------------------------------
 
-_FLOAT: Final = re.compile(r"\d+(?:\.\d+)?[eE]\+\d+")
+_FLOAT: Final = regex(r"\d+(?:\.\d+)?[eE]\+\d+")
 _LARGE: Final = 1_000_000
-_USE: Final = re.compile(r"\{\{-?(?P<code>[^{}]*?\.Values\.(?P<path>[A-Za-z_][\w.]*)[^{}]*?)-?\}\}")
-_WHOLE: Final = re.compile(r"\bint(?:64)?\b|\bprintf\s+\"%d\"|\btoYaml\b|\btoJson\b|\btoRawJson\b")
+_USE: Final = regex(r"\{\{-?(?P<code>[^{}]*?\.Values\.(?P<path>[A-Za-z_][\w.]*)[^{}]*?)-?\}\}")
+_WHOLE: Final = regex(r"\bint(?:64)?\b|\bprintf\s+\"%d\"|\btoYaml\b|\btoJson\b|\btoRawJson\b")
 
 
 @check("helm-numbers", values=("value", "flag", "path", "file", "rendered"), scope="tree")

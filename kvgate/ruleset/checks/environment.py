@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from kvgate.findings.finding import Severity
 from kvgate.manifests.tree import node_at
+from kvgate.patterns import regex
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.checks.arguments import ArgumentProblems, argument_problems
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 
-_VLLM: Final = re.compile(r"VLLM_[A-Z0-9_]+")
+_VLLM: Final = regex(r"VLLM_[A-Z0-9_]+")
 #: Variables whose only remaining meaning is what every release does anyway, with the value that says so.
 _HARMLESS: Final = {"VLLM_USE_V1": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
 

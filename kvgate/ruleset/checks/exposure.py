@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.tree import node_at
+from kvgate.patterns import regex
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.model import Draft
@@ -16,11 +17,11 @@ from kvgate.source.yaml_tree import Mapping, Scalar, scalar_bool
 if TYPE_CHECKING:
     from kvgate.manifests.objects import ClusterObject
 
-_GUARD: Final = re.compile(
+_GUARD: Final = regex(
     r"auth|oauth|jwt|oidc|whitelist|allowlist|allow-list|source-range|middlewares|mtls|client-cert|basic|cidr|authelia|forward",
     re.IGNORECASE,
 )
-_INTERNAL: Final = re.compile(r"internal", re.IGNORECASE)
+_INTERNAL: Final = regex(r"internal", re.IGNORECASE)
 
 
 @check("exposed", values=("how", "name", "keyed", "port"))
@@ -123,7 +124,7 @@ def _guarded(route: ClusterObject) -> bool:
     return any(_GUARD.search(key) for key in keys) or bool(filters) or _internal(route)
 
 
-_PLAIN_PATH: Final = re.compile(r"[/.~]")
+_PLAIN_PATH: Final = regex(r"[/.~]")
 
 
 @check("trusted-code", values=("model",))
@@ -140,14 +141,14 @@ def trusted_code(case: Case, params: NoParams) -> Iterator[Draft]:
 
 
 #: Values that stand for a secret and are none.
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = regex(
     r"^$|^\*+$|^<.*>$|^\{\{.*\}\}$|\$[{(A-Za-z]|empty|change[-_ ]?me|your|xxx+|dummy|example|none|null|token-abc123"
     r"|test|placeholder|redact|censor|hidden"
     r"|replace|secret|todo|sk-?(?:local|fake|1234|no-key|xxx)|^\.+$|^hf_x*$|^-$|insert|fake|local|abc123|my[-_]|some[-_]",
     re.IGNORECASE,
 )
-_TOKEN: Final = re.compile(r"^(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|nvapi-\S{20,})$")
-_SECRET_NAMES: Final = re.compile(
+_TOKEN: Final = regex(r"^(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|nvapi-\S{20,})$")
+_SECRET_NAMES: Final = regex(
     r"(?:^|_)(?:HF_TOKEN|HUGGING_?FACE(?:_HUB)?_TOKEN|API_KEY|SECRET_KEY|ACCESS_KEY|PASSWORD|SECRET)$", re.IGNORECASE
 )
 

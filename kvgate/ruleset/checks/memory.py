@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.findings.finding import Severity
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case, weight_bytes_of_name
 from kvgate.ruleset.certainty import Input
@@ -581,8 +582,8 @@ def _number(value: Any) -> float | None:
     return None
 
 
-_PREFIXES: Final = re.compile(r"prefix|reuse|re-use|idle|warm", re.IGNORECASE)
-_CACHE: Final = re.compile(r"kv|cache|concurren|capacity|\busers?\b|requests|sessions", re.IGNORECASE)
+_PREFIXES: Final = regex(r"prefix|reuse|re-use|idle|warm", re.IGNORECASE)
+_CACHE: Final = regex(r"kv|cache|concurren|capacity|\busers?\b|requests|sessions", re.IGNORECASE)
 _OFFLOADS: Final = ("cpu_offload_gb", "swap_space", "kv_offloading_size", "kv_transfer_config")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kvgate.findings.finding import Severity
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
@@ -15,7 +16,7 @@ from kvgate.ruleset.scene import Scene
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import scalar_int
 
-_AWARE: Final = re.compile(
+_AWARE: Final = regex(
     r"prefix[-_ ]?aware|kv[-_ ]?aware|cache[-_ ]?aware|prefix[-_]?hash|prefix-cache-scorer|precise-prefix"
     r"|router-mode[\"'=\s,]+kv\b"
     r"|kind:\s*InferencePool|consistent[-_ ]?hash|chash|ip_hash|hash\s+\$|session[-_]?affinity:\s*[\"']?ClientIP"
@@ -23,37 +24,37 @@ _AWARE: Final = re.compile(
     r"|affinity:\s*[\"']?cookie|llm-d-inference-scheduler|balance\s+(?:source|hdr|uri)",
     re.IGNORECASE,
 )
-_BLIND: Final = re.compile(
+_BLIND: Final = regex(
     r"routing[-_]?logic[\"'=:\s,]+[\"']?(?P<logic>round[-_]?robin|random|least[-_]?loaded)"
     r"|(?:^|\s)balance\s+(?P<haproxy>roundrobin|leastconn)|routing_strategy[\"':\s]+(?P<litellm>simple-shuffle|least-busy)"
     r"|--policy[\"'=\s,]+(?P<policy>round_robin|random)|router-mode[\"'=\s,]+(?P<dynamo>round-robin|random)",
     re.IGNORECASE,
 )
-_UPSTREAM: Final = re.compile(r"\bupstream\s+[\w.-]+\s*\{(?P<body>[^}]*)\}")
-_PROXIES: Final = re.compile(
+_UPSTREAM: Final = regex(r"\bupstream\s+[\w.-]+\s*\{(?P<body>[^}]*)\}")
+_PROXIES: Final = regex(
     r"\bupstream\b|\bbackend\b|\bmodel_list\b|\blb_policy\b|\bloadBalancer\b|\breverse_proxy\b", re.IGNORECASE
 )
 #: How other proxies spread requests: words, the place that makes it one, and where the list of servers ends.
 _BALANCERS: Final = (
     (
         "HAProxy, which takes them by turns",
-        re.compile(r"(?m)^backend\s+\S+$(?![^\n]*\n(?:[ \t]+.*\n)*?[ \t]+balance\s+(?:source|hdr|uri|url_param|hash))"),
-        re.compile(r"(?m)^\w"),
+        regex(r"(?m)^backend\s+\S+$(?![^\n]*\n(?:[ \t]+.*\n)*?[ \t]+balance\s+(?:source|hdr|uri|url_param|hash))"),
+        regex(r"(?m)^\w"),
     ),
-    ("LiteLLM, which picks among deployments of one name at random", re.compile(r"(?m)^model_list:[ \t]*$"), None),
-    ("Envoy, by turns", re.compile(r"\blb_policy:\s*[\"']?(?:ROUND_ROBIN|RANDOM|LEAST_REQUEST)"), None),
-    ("Traefik, by turns", re.compile(r"(?m)^\s*loadBalancer:[ \t]*$"), None),
+    ("LiteLLM, which picks among deployments of one name at random", regex(r"(?m)^model_list:[ \t]*$"), None),
+    ("Envoy, by turns", regex(r"\blb_policy:\s*[\"']?(?:ROUND_ROBIN|RANDOM|LEAST_REQUEST)"), None),
+    ("Traefik, by turns", regex(r"(?m)^\s*loadBalancer:[ \t]*$"), None),
     (
         "Caddy, at random",
-        re.compile(
+        regex(
             r"\breverse_proxy\s+[^\n{]*\S+[ \t]+\S+:\d+[^\n]*"
             r"(?![^}]*lb_policy\s+(?:header|cookie|ip_hash|uri_hash|query))"
         ),
-        re.compile(r"\n\}"),
+        regex(r"\n\}"),
     ),
 )
-_SESSION: Final = re.compile(r"routing[-_]?logic[\"'=:\s,]+[\"']?session\b", re.IGNORECASE)
-_SESSION_KEY: Final = re.compile(r"session[-_]?key", re.IGNORECASE)
+_SESSION: Final = regex(r"routing[-_]?logic[\"'=:\s,]+[\"']?session\b", re.IGNORECASE)
+_SESSION_KEY: Final = regex(r"session[-_]?key", re.IGNORECASE)
 
 
 @record
@@ -254,14 +255,14 @@ def _sessions_without_key(scene: Scene) -> Iterator[Draft]:
 
 # -- shared caches -----------------------------------------------------------------------------------------------------
 
-_SHARED_CONNECTORS: Final = re.compile(
+_SHARED_CONNECTORS: Final = regex(
     r"LMCache|Mooncake.*Store|SharedStorage|HF3FS|FileSystem|Offloading.*Shared|P2p", re.I
 )
-_INDEXER_BLOCK: Final = re.compile(
+_INDEXER_BLOCK: Final = regex(
     r"(?:tokenProcessorConfig|precise-prefix-cache|indexerConfig|kvCacheIndexConfig)[\s\S]{0,400}?\bblockSize\b[\"']?\s*:\s*[\"']?(?P<size>\d+)"
 )
-_ROUTER_BLOCK: Final = re.compile(r"kv[-_]cache[-_]block[-_]size[\"'=:\s,]+(?P<size>\d+)")
-_HASH_SEED: Final = re.compile(r"\bhashSeed\b[\"']?\s*:\s*[\"']?(?P<seed>\w+)")
+_ROUTER_BLOCK: Final = regex(r"kv[-_]cache[-_]block[-_]size[\"'=:\s,]+(?P<size>\d+)")
+_HASH_SEED: Final = regex(r"\bhashSeed\b[\"']?\s*:\s*[\"']?(?P<seed>\w+)")
 
 
 @check(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kvgate.findings.finding import Severity
 from kvgate.manifests.tree import entries_at, node_at, scalar_at, text_at
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
@@ -356,7 +357,7 @@ def cache_writable(case: Case, params: NoParams) -> Iterator[Draft]:
 
 _HUB_CACHE: Final = "/root/.cache/huggingface"
 _PERSISTENT: Final = frozenset({"pvc", "hostPath", "bind", "volume", "nfs", "csi", "image", "ephemeral"})
-_MODEL_PATH: Final = re.compile(r"cache|hugging|hf|model|weights|data|hub", re.IGNORECASE)
+_MODEL_PATH: Final = regex(r"cache|hugging|hf|model|weights|data|hub", re.IGNORECASE)
 
 
 @check("cache-persisted", values=("cache", "set_by", "mount", "model", "size", "kind", "replicas"))

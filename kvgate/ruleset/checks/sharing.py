@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kvgate.findings.finding import Severity
 from kvgate.manifests.tree import entries_at, items_at, node_at, text_at
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import check
@@ -55,7 +56,7 @@ def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
             )
 
 
-_SLICES: Final = re.compile(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d+)")
+_SLICES: Final = regex(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d+)")
 
 
 def _time_slices(scene: Scene) -> Span | None:
@@ -208,7 +209,7 @@ def _docker_gpus(text: str) -> list[str] | None:
     return [str(index) for index in range(int(text))] if text.isdecimal() else None
 
 
-_BACKGROUND: Final = re.compile(r"[^\n&|;]*(?:\\\n[^\n&|;]*)*&(?!&)")
+_BACKGROUND: Final = regex(r"[^\n&|;]*(?:\\\n[^\n&|;]*)*&(?!&)")
 
 
 def _in_background(case: Case) -> bool:
@@ -236,9 +237,7 @@ def _profiles(case: Case) -> set[str]:
 
 # -- programs that are no vLLM servers ---------------------------------------------------------------------------------
 
-_HARMLESS: Final = re.compile(
-    r"exporter|dcgm|monitor|metrics|prometheus|grafana|nvtop|smi|proxy|nginx|init|download", re.I
-)
+_HARMLESS: Final = regex(r"exporter|dcgm|monitor|metrics|prometheus|grafana|nvtop|smi|proxy|nginx|init|download", re.I)
 
 
 def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:

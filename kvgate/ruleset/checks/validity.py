@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.findings.finding import Severity
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.ruleset.case import Case, sustained_at
 from kvgate.ruleset.certainty import Bound
@@ -189,7 +190,7 @@ def tool_parser(case: Case, params: NoParams) -> Iterator[Draft]:
             )
 
 
-_AUTOMATIC: Final = re.compile(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""")
+_AUTOMATIC: Final = regex(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""")
 
 
 def _automatic_clients(case: Case) -> Iterator[Span]:
@@ -202,15 +203,13 @@ def _automatic_clients(case: Case) -> Iterator[Span]:
 # -- clients -----------------------------------------------------------------------------------------------------------
 
 
-_MAX_TOKENS: Final = re.compile(
+_MAX_TOKENS: Final = regex(
     r"""(?<![\w.-])["']?(?P<name>(?:[A-Za-z]+_)*(?:max_(?:completion_|new_|output_|gen_)?tokens|MAX_(?:COMPLETION_|NEW_|OUTPUT_)?TOKENS|maxTokens|num_predict))["']?"""
     r"""\s*(?:\]\s*)?(?:[:=]|:\s*int\s*=)\s*["']?(?P<value>\d[\d_]*)\b(?!\s*[.*/+x-]\s*\w)""",
 )
-_NOT_OUTPUT: Final = re.compile(
-    r"batched|chunk|embed|context|model_len|input|prompt|overlap|history|memory", re.IGNORECASE
-)
-_CHUNKS: Final = re.compile(r"""["']?(?:chunk_size|chunk_tokens|tokens_per_chunk)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
-_TOP: Final = re.compile(r"""["']?(?:top_k|similarity_top_k|max_chunks|n_results)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
+_NOT_OUTPUT: Final = regex(r"batched|chunk|embed|context|model_len|input|prompt|overlap|history|memory", re.IGNORECASE)
+_CHUNKS: Final = regex(r"""["']?(?:chunk_size|chunk_tokens|tokens_per_chunk)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
+_TOP: Final = regex(r"""["']?(?:top_k|similarity_top_k|max_chunks|n_results)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
 #: A request needs some prompt: an answer that leaves less than this share of the context has none worth the name.
 _SHARE: Final = 0.5
 
