@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgate.records import record
@@ -51,6 +51,7 @@ class Pickled:
     b: tuple[int, ...] = ()
 
 
+@settings(deadline=None)
 @given(st.integers(), st.integers(), st.lists(st.text()), st.text())
 def test_same_values_text_and_equality(x: int, y: int, tags: list[str], note: str) -> None:
     ours, theirs = OURS(x, y, tags, note), THEIRS(x, y, tags=tags, note=note)
