@@ -222,6 +222,9 @@ class _Run:
             self._check_assumption(geometry, settings, drafts, layout)
         cache, starts, settings = self._cache(geometry, settings, layout, pool, shape, memory)
         starts = self._served(geometry, starts)
+        if settings.refusal is not None:
+            self.reasons.append(settings.refusal)
+            starts = "no"
         resolved["max_model_len"] = settings.max_model_len
         load = None
         if self.workload is not None and pool.groups:

@@ -37,7 +37,8 @@ _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 class Settings:
     """The effective arguments that the arithmetic uses.
 
-    ``unresolved`` maps the arguments whose value the files do not determine to the reason.
+    ``unresolved`` maps the arguments whose value the files do not determine to the reason. ``refusal`` says why the
+    engine does not start where the arithmetic goes on: the pool is the same once the length is mended.
     """
 
     tensor_parallel_size: int
@@ -77,6 +78,7 @@ class Settings:
     rocm: bool
     aiter: bool
     unresolved: Mapping[str, str] = field(default_factory=dict)
+    refusal: str | None = None
 
     @property
     def in_flight_tokens(self) -> int:
@@ -209,7 +211,8 @@ def resolve_settings(
         raise RefusedError(f"{geometry.num_heads} attention heads are not divisible by --tensor-parallel-size {tp}")
     pooling = is_pooling(geometry, given)
     dtype = model_dtype(geometry, given("dtype"), capability, pooling=pooling, cpu=cpu)
-    length, auto_fit = _model_length(geometry, release, given, env)
+    length, auto_fit = _model_length(geometry, release, given)
+    refusal = _refused_length(geometry, release, given, env)
     speculative = given("speculative_config")
     speculative = speculative if isinstance(speculative, Mapping) else {}
     spec_tokens = _whole(speculative.get("num_speculative_tokens"), 0)
@@ -309,6 +312,7 @@ def resolve_settings(
         rocm=gpu is not None and gpu.vendor == "amd",
         aiter=env.get("VLLM_ROCM_USE_AITER") in ("1", "true", "True"),
         unresolved=unresolved,
+        refusal=refusal,
     )
 
 
@@ -417,31 +421,44 @@ def _serves_groups(transfer: Mapping[str, Any]) -> bool:
     return name in _HYBRID_CONNECTORS
 
 
-def _model_length(
-    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], env: Mapping[str, str]
-) -> tuple[int, bool]:
-    """``config/model.py:_get_and_verify_max_len``: the effective length, and whether it is fitted to the memory."""
-    requested = given("max_model_len")
+def _derived_lengths(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any]
+) -> tuple[int | None, int | None]:
+    """The longest request that the model's files allow, and the length that they prefer."""
     derived, preferred = context_lengths(geometry.text, yarn_scales=not release.at_least("0.30.0"))
     derived = _declared_by_files(geometry, given, derived)
     window = geometry.declared_window
     if given("disable_sliding_window") and window and (derived is None or window < derived):
         derived = window
+    return derived, preferred
+
+
+def _model_length(geometry: ModelGeometry, release: Release, given: Callable[[str], Any]) -> tuple[int, bool]:
+    """``config/model.py:_get_and_verify_max_len``: the effective length, and whether it is fitted to the memory."""
+    requested = given("max_model_len")
+    derived, preferred = _derived_lengths(geometry, release, given)
     auto = requested in (-1, "auto")
     if requested is not None and not auto:
-        requested = int(requested)
-        if derived is not None and requested > derived:
-            most = geometry.text.get("model_max_length")
-            if (not most or requested > most) and env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") not in ("1", "true", "True"):
-                raise RefusedError(
-                    f"--max-model-len {requested} is more than the {derived} tokens that config.json declares"
-                )
-        return requested, False
+        return int(requested), False
     if derived is None:
         return 2048, auto
     if preferred is not None and release.at_least("0.11.1"):
         return min(preferred, derived), auto
     return derived, auto
+
+
+def _refused_length(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], env: Mapping[str, str]
+) -> str | None:
+    """Why the engine refuses ``--max-model-len``, as the same function of vLLM does; None where it does not."""
+    requested = given("max_model_len")
+    if requested in (None, -1, "auto") or env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") in ("1", "true", "True"):
+        return None
+    derived, _ = _derived_lengths(geometry, release, given)
+    most = geometry.text.get("model_max_length")
+    if derived is None or int(requested) <= derived or (most and int(requested) <= most):
+        return None
+    return f"--max-model-len {requested} is more than the {derived} tokens that config.json declares"
 
 
 _SENTENCE_FILES: Final = (

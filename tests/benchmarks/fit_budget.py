@@ -302,7 +302,7 @@ def _fit_graphs(table: dict[str, Any], startups: Sequence[Startup]) -> None:
     for startup in startups:
         estimated = startup.measured("cudagraph_estimated_gib")
         if estimated is not None and estimated > 0:
-            values["first runner"][startup.source].append(estimated / startup.parts.layers)
+            values[startup.parts.graphs or "first runner"][startup.source].append(estimated / startup.parts.layers)
     for runner, prior in PRIOR["graphs"].items():
         layer = mixed(values[runner], prior)
         share = 1.0 if runner == "second runner" else 0.5
