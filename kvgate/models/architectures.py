@@ -436,7 +436,15 @@ _MAMBA2_D: Final = ("mamba_n_groups", "mamba_n_heads", "mamba_d_head", "mamba_d_
 _HYBRID_MAMBA2: Final = recurrent(mamba2(product("mamba_expand", "hidden_size"), *_MAMBA2_D))
 _GDN: Final = recurrent(gated_delta)
 _IS_SPARSE: Final = has("index_topk")
-_DEEPSEEK: Final = each(mla(sparse=_IS_SPARSE))
+
+
+def _is_latent(config: Config) -> bool:
+    """DeepSeek's small models (in its OCR and vision models) have plain attention: neither part of the head is set."""
+    parts = [config.get(key) for key in ("qk_nope_head_dim", "qk_rope_head_dim")]
+    return any(parts) or all(part is None for part in parts)
+
+
+_DEEPSEEK: Final = each(when(_is_latent, mla(sparse=_IS_SPARSE), _EVEN))
 _NEMOTRON_H: Final = by_kind(
     "layers_block_type",
     {

@@ -48,7 +48,7 @@ _HOISTED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 # Older files of these types hold the language model's keys at the top.
-_FLAT_TEXT: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "hunyuan_vl"})
+_FLAT_TEXT: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "hunyuan_vl", "isaac"})
 
 _LEGACY_LAYER_TYPES: Final = {
     "mamba": "linear_attention",
@@ -76,8 +76,9 @@ def complete_configuration(
     """
     overrides = dict(overrides or {})
     raw = dict(config)
-    if "llm_config" in raw and "text_config" not in raw:
-        raw["text_config"] = raw["llm_config"]
+    for other in ("llm_config", "language_config"):
+        if isinstance(raw.get(other), Mapping) and "text_config" not in raw:
+            raw["text_config"] = raw[other]
     architectures = raw.get("architectures") or [""]
     model_type = overrides.get("model_type") or raw.get("model_type") or _TYPE_OF_ARCHITECTURE.get(architectures[0], "")
     whole, known = _fill(raw, str(model_type))

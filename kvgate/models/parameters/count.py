@@ -6,8 +6,9 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
+from kvgate.models.architectures import family_of as family_served
 from kvgate.models.parameters.architectures import FAMILIES
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
@@ -60,7 +61,8 @@ def count_parameters(
     family = family_of(keys)
     quantization = read_quantization(quantization_config, requested_quantization, files, keys.mapping, capability)
     decoder, text = language_model(family, keys)
-    if pooling and str((keys.get("architectures") or [""])[0]).endswith(("ForCausalLM", "ForConditionalGeneration")):
+    generates = str((keys.get("architectures") or [""])[0]).endswith(("ForCausalLM", "ForConditionalGeneration"))
+    if family.headless or (pooling and generates):
         decoder = replace(decoder, head=False)  # ``models/adapters.py``: the output projection is dropped
     largest = Count(0, 0, 0)
     for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts):
@@ -114,26 +116,51 @@ def tower_keys(keys: Keys, path: str, absent: Collection[str] = ()) -> Keys | No
     raise MissingKeyError(path)
 
 
+def described(architecture: str) -> Family | None:
+    """The row of an architecture."""
+    return FAMILIES.get(architecture) or _rarer_families().get(architecture)
+
+
 def family_of(keys: Keys) -> Family:
-    """The description of the first known architecture that the configuration names."""
-    names = keys.get("architectures") or []
+    """The description of the first known architecture that the configuration names.
+
+    A pooling model without a class of its own is its base model without the output projection, classifiers with a
+    scoring layer instead (vLLM 0.32.0 ``models/adapters.py``).
+    """
+    names = [str(name) for name in keys.get("architectures") or []]
     for name in names:
-        family = FAMILIES.get(str(name)) or _rarer_families().get(str(name))
+        family = described(name)
         if family is not None:
             return family
-    raise UnknownArchitectureError(f"no description of {', '.join(map(str, names)) or 'a model without architectures'}")
+        served = family_served(name)
+        base = None if served is None else described(served[0])
+        if base is not None:
+            from kvgate.models.parameters.pooling import pooled
+
+            return pooled(base, classifies=name.endswith(_CLASSIFIERS))
+    raise UnknownArchitectureError(f"no description of {', '.join(names) or 'a model without architectures'}")
+
+
+_CLASSIFIERS: Final = (
+    *(f"For{kind}Classification" for kind in ("Sequence", "Token", "Audio", "Image", "Video")),
+    "ClassificationModel",
+)
 
 
 @cache
 def _rarer_families() -> Mapping[str, Family]:
     """The descriptions that a text model's start does not wait for; the first one of an architecture counts."""
+    from kvgate.models.parameters.audio_models import AUDIO_MODELS
     from kvgate.models.parameters.custom import CUSTOM
     from kvgate.models.parameters.custom_towers import CUSTOM_TOWERS
     from kvgate.models.parameters.encoders import ENCODERS
     from kvgate.models.parameters.multimodal import MULTIMODAL
+    from kvgate.models.parameters.pooling import POOLING
     from kvgate.models.parameters.previous import PREVIOUS
+    from kvgate.models.parameters.vision_models import VISION_MODELS
 
-    return ChainMap(*(dict(table) for table in (MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS, PREVIOUS)))
+    tables = (MULTIMODAL, ENCODERS, CUSTOM, CUSTOM_TOWERS, VISION_MODELS, AUDIO_MODELS, POOLING, PREVIOUS)
+    return ChainMap(*(dict(table) for table in tables))
 
 
 def language_model(family: Family, keys: Keys) -> tuple[Decoder, Keys]:

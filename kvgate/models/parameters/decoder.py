@@ -172,10 +172,12 @@ class Family:
     """What vLLM builds for an architecture: a language model, and towers beside it.
 
     ``text`` is the language model's description, or a function that names the architecture the configuration asks
-    for. ``complete`` is false where a part is known to be missing from the description.
+    for. ``complete`` is false where a part is known to be missing from the description; ``headless`` models have no
+    output projection, whatever their language model's row says.
     """
 
     text: Decoder | Callable[[Keys], str]
     towers: tuple[Tower, ...] = ()
     text_config: tuple[str, ...] = ("text_config", "llm_config", "language_config", "thinker_config.text_config")
     complete: bool = True
+    headless: bool = False

@@ -315,7 +315,7 @@ QWEN3_VL: Final = Several(
 )
 
 
-def _whisper_like(
+def whisper_like(
     name: str, positions: Value = 0, extra: Block | None = None, *, split: bool = False, norm: bool = True
 ) -> Several:
     """Whisper's encoder: two convolutions over mel bins, layers without a key bias (fused ones have it)."""
@@ -340,10 +340,10 @@ def _whisper_like(
     return Several(tuple(blocks))
 
 
-QWEN2_AUDIO: Final = _whisper_like(
+QWEN2_AUDIO: Final = whisper_like(
     "audio_tower", "max_source_positions", Linear("multi_modal_projector.linear", "d_model", text_hidden, bias=1)
 )
-QWEN2_5_OMNI_AUDIO: Final = _whisper_like(
+QWEN2_5_OMNI_AUDIO: Final = whisper_like(
     "audio_tower",
     0,
     Several(
@@ -353,7 +353,7 @@ QWEN2_5_OMNI_AUDIO: Final = _whisper_like(
         )
     ),
 )
-AUDIO_FLAMINGO: Final = _whisper_like(
+AUDIO_FLAMINGO: Final = whisper_like(
     "audio_tower",
     "max_source_positions",
     Several(
@@ -826,7 +826,7 @@ KIMI_K3: Final = Several(
 )
 
 
-WHISPER_ENCODER: Final = _whisper_like("encoder", "max_source_positions", split=True)
+WHISPER_ENCODER: Final = whisper_like("encoder", "max_source_positions", split=True)
 
 
 @record
