@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ModelContext, ServingPlan
-    from kvgate.prompts.analysis import LogSettings, UnreadPrompt
+    from kvgate.prompts.analysis import UnreadPrompt
     from kvgate.prompts.defect import Defect
+    from kvgate.prompts.requests import LogSettings
     from kvgate.ruleset.load import RuleSet
     from kvgate.ruleset.run import Judgement, Selection
     from kvgate.smoke.command import Command
@@ -454,7 +455,7 @@ def _linked_prompts(plans: Sequence[ServingPlan], config: Config) -> _LinkedProm
         return _LinkedPrompts()
     from kvgate.prompt_files import linked_prompts
 
-    found = linked_prompts(config.root, config.exclude, templates, references, plans)
+    found = linked_prompts(config.root, config.exclude, templates, references, plans, config.models)
     return _LinkedPrompts(found.defects, found.unread, found.files)
 
 

@@ -206,7 +206,7 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         Origin("manifest", unit.replicas_span) if unit.replicas is not None else Origin("default of 1")
     )
     problems = _unknown_annotations(unit)
-    link = _prompt_link(entry, context, problems)
+    link = _prompt_link(entry, context, problems, reference, config.models)
     workload = _workload(unit, entry, overrides, origins, problems, link)
     data_parallel = values.get("data_parallel_size")
     return ServingPlan(
@@ -239,6 +239,15 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
         measurements=read_measurements(context.root),
         tolerance=config.smoke.tolerance,
     )
+
+
+def at_release(plan: ServingPlan, version: str) -> ServingPlan:
+    """The same plan as if the files stated another release: its command line is read by that release's flags."""
+    from kvgate.engine.arguments import parse_arguments
+
+    positional = takes_positional_model(plan.unit, plan.image)
+    parsed = parse_arguments(plan.unit.words, version, positional_model=positional)
+    return replace(plan, version=version, version_basis="declared", parsed=parsed, values=usable_values(parsed))
 
 
 def takes_positional_model(unit: ServeUnit, image: Image | None) -> bool:
@@ -519,37 +528,54 @@ class PromptLink:
     output_tokens: int | None = None
 
 
+_SCRIPTS = frozenset({".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts"})
+
+
 def _prompt_link(
-    entry: UnitConfig | None, context: ModelContext, problems: list[tuple[str, Span]]
+    entry: UnitConfig | None,
+    context: ModelContext,
+    problems: list[tuple[str, Span]],
+    model: str | None,
+    models: Mapping[str, str],
 ) -> PromptLink | None:
     declared = entry.workload if entry else None
     if declared is None or declared.prompt is None:
         return None
-    found = _read_link(declared.prompt, context.root)
+    from kvgate.prompts.tokens import tokenizer_folder
+
+    found = _read_link(declared.prompt, context.root, tokenizer_folder(model, context.root, models))
     if isinstance(found, str):
         problems.append((f"workload.prompt: {found}", declared.span))
         return None
     return found
 
 
-def _read_link(reference: str, root: Path) -> PromptLink | str:
+def _read_link(reference: str, root: Path, tokenizer: Path | None) -> PromptLink | str:
     """What a reference shares, or why that cannot be said."""
+    import zlib
+
     from kvgate.manifests.collect import collect
     from kvgate.prompts.link import is_log, shared_by_code, shared_by_log, split_reference
-    from kvgate.prompts.requests import LogProblem
+    from kvgate.prompts.requests import LogProblem, LogSettings, open_log
+    from kvgate.prompts.tokens import load_tokenizer
 
     path, function = split_reference(reference)
     file = root / path
     if not file.is_file() or not file.resolve().is_relative_to(root.resolve()):
         return f"{path}: no such file in the tree"
     if is_log(path):
-        files = collect([file], root).files
-        log = shared_by_log(files[0]) if files else f"{path}: it cannot be read"
-        if isinstance(log, LogProblem | str):
-            return log if isinstance(log, str) else f"{path}: {log.message}"
+        try:
+            log = shared_by_log(*open_log(file, path), LogSettings(counting=load_tokenizer(tokenizer)))
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            return f"{path}: it cannot be read: {error}"
+        if isinstance(log, LogProblem):
+            return f"{path}: {log.message}"
         return PromptLink(
             reference, log.tokens, log.possible_tokens, log.basis, log.prompt_tokens_p95, log.output_tokens_p95
         )
+    if file.suffix not in (".py", ".pyi"):
+        kind = "a JavaScript or TypeScript file" if file.suffix in _SCRIPTS else f'a file in "{file.suffix}"'
+        return f"{path}: {kind} is not followed, only Python is; name a log of its requests (JSON lines) instead"
     code = shared_by_code(collect([root, file], root, suffixes=frozenset({".py"})).files, path, function)
     if code is None:
         return f"{reference}: no prompt is built there that can be followed"

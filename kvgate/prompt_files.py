@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
@@ -10,20 +11,24 @@ from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from kvgate.findings.finding import InternalError
-from kvgate.manifests.collect import collect, shown_path
-from kvgate.prompts.analysis import LogSettings, PromptReading, UnreadPrompt, read_prompts
+from kvgate.manifests.collect import LeftOut, collect, shown_path
+from kvgate.prompts.analysis import PromptReading, UnreadPrompt, read_prompts
+from kvgate.prompts.blocks import Checkpoints
 from kvgate.prompts.defect import Defect
-from kvgate.prompts.link import DEFAULT_BLOCK_SIZE, is_log, split_reference
-from kvgate.prompts.requests import LogSummary
-from kvgate.prompts.tokens import load_tokenizer
+from kvgate.prompts.link import is_log, split_reference
+from kvgate.prompts.requests import DEFAULT_BLOCK_SIZE, LogSettings, LogSummary, open_log
+from kvgate.prompts.tokens import load_tokenizer, tokenizer_folder
 from kvgate.records import record
 from kvgate.source.text import SourceFile
 
 if TYPE_CHECKING:
     from kvgate.plan import ServingPlan
 
+_LARGE_LOGS: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 #: Endings of files that may hold prompts.
-SUFFIXES: Final = frozenset({".py", ".jinja", ".jinja2", ".j2", ".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
+SUFFIXES: Final = frozenset(
+    {".py", ".jinja", ".jinja2", ".j2", ".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".sh", ".bash"}
+)
 
 
 @record
@@ -55,19 +60,43 @@ def read_prompt_paths(
     collection = collect(paths, root, exclude=exclude, suffixes=SUFFIXES)
     crashes: list[InternalError] = []
     folders = {shown_path(path, root.resolve()) for path in paths if path.is_dir()}
-    reading = _guarded(collection.files, collection.named | folders, crashes, log_settings)
+    logs, unread, left_out = _large_logs(collection.left_out, root)
+    files = (*collection.files, *logs)
+    reading = _guarded(files, collection.named | folders, crashes, log_settings, unread)
     return PromptFiles(
         defects=tuple(_of_releases(reading.defects, collection.files, root)),
         unread=reading.unread,
-        files=tuple(_with_comments(collection.files, reading)),
-        left_out=tuple((left.path, left.reason) for left in collection.left_out),
+        files=tuple(_with_comments(files, reading)),
+        left_out=left_out,
         crashes=tuple(crashes),
         logs=reading.logs,
     )
 
 
+def _large_logs(
+    left_out: Sequence[LeftOut], root: Path
+) -> tuple[list[SourceFile], dict[str, str], tuple[tuple[str, str], ...]]:
+    """Logs that are packed, or too large to be read as other files are: their beginnings, and what is unread."""
+    logs: list[SourceFile] = []
+    unread: dict[str, str] = {}
+    rest: list[tuple[str, str]] = []
+    for left in left_out:
+        if not left.path.endswith(_LARGE_LOGS):
+            rest.append((left.path, left.reason))
+            continue
+        try:
+            file, beyond = open_log(root / left.path, left.path)
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            rest.append((left.path, f"no log that can be read: {error}"))
+            continue
+        logs.append(file)
+        if beyond is not None:
+            unread[left.path] = beyond
+    return logs, unread, tuple(rest)
+
+
 def log_settings(plans: Sequence[ServingPlan], root: Path, models: Mapping[str, str]) -> dict[str, LogSettings]:
-    """Block size and tokenizer for the logs that kvgate.yaml links to units, by path."""
+    """What is known of the servers of the logs that kvgate.yaml links to units, by path."""
     found: dict[str, LogSettings] = {}
     for plan in plans:
         reference = plan.workload_config.prompt if plan.workload_config is not None else None
@@ -76,21 +105,31 @@ def log_settings(plans: Sequence[ServingPlan], root: Path, models: Mapping[str, 
         prediction = plan.predict()
         groups = prediction.kv_cache.groups if prediction is not None else ()
         block = lcm(*(group.block_size for group in groups)) if groups else DEFAULT_BLOCK_SIZE
-        found[reference] = LogSettings(block, load_tokenizer(_model_folder(plan, root, models)))
+        found[reference] = LogSettings(
+            block,
+            load_tokenizer(tokenizer_folder(plan.model_reference, root, models)),
+            _checkpoints(plan, block),
+            prediction is None or bool(prediction.resolved.get("enable_prefix_caching", True)),
+        )
     return found
 
 
-def _model_folder(plan: ServingPlan, root: Path, models: Mapping[str, str]) -> Path | None:
-    """A folder of the tree that holds the unit's tokenizer."""
-    reference = plan.model_reference
-    if reference is None:
+def _checkpoints(plan: ServingPlan, block_size: int) -> Checkpoints | None:
+    """What sliding windows and recurrent states keep for later prompts (vLLM 0.29.0 ``config/cache.py``)."""
+    if plan.model is None or not _reaches(plan.version, "0.29.0"):
         return None
-    names = (models.get(reference, reference), f".kvgate/models/{reference.replace('/', '--')}")
-    for name in names:
-        folder = root / name
-        if not Path(name).is_absolute() and (folder / "tokenizer.json").is_file():
-            return folder
-    return None
+    from kvgate.models.geometry import UnknownModelError, read_geometry
+
+    interval = plan.values.get("prefix_cache_retention_interval", 0)
+    if not isinstance(interval, int):
+        return None
+    try:
+        layers = read_geometry(plan.model).layers
+    except UnknownModelError:
+        return None
+    needed = [-(-(layer.window - 1) // block_size) for layer in layers if layer.window is not None and layer.window > 1]
+    needed += [1 for layer in layers if layer.kind == "recurrent"]
+    return Checkpoints(max(needed), interval) if needed else None
 
 
 def _guarded(
@@ -98,10 +137,11 @@ def _guarded(
     named: Iterable[str],
     crashes: list[InternalError],
     settings: Mapping[str, LogSettings] | None = None,
+    unread: Mapping[str, str] | None = None,
 ) -> PromptReading:
     """A crash costs the report nothing but what would have been found."""
     try:
-        return read_prompts(files, named=named, log_settings=settings)
+        return read_prompts(files, named=named, log_settings=settings, unread=unread)
     except Exception:
         crashes.append(InternalError("prompts", None, None, format_exc()))
         return PromptReading((), (), 0)
@@ -158,6 +198,7 @@ def linked_prompts(
     templates: Iterable[str],
     references: Iterable[str],
     plans: Sequence[ServingPlan],
+    models: Mapping[str, str],
 ) -> PromptFiles:
     """Chat templates by the paths that command lines name, and prompt code or logs by kvgate.yaml's references.
 
@@ -169,10 +210,11 @@ def linked_prompts(
     suffixes = frozenset({".jinja", ".jinja2", ".j2", ".yaml", ".yml"}) | (frozenset({".py"}) if code else frozenset())
     files = list(collect([root], root, exclude=exclude, suffixes=suffixes).files)
     known = {file.path for file in files}
-    missing = [root / path for path in sorted(wanted - known) if (root / path).is_file()]
-    files += collect(missing, root).files if missing else ()
+    missing = collect([root / path for path in sorted(wanted - known) if (root / path).is_file()], root)
+    logs, unread, _ = _large_logs(missing.left_out, root)
+    files += [*missing.files, *logs]
     crashes: list[InternalError] = []
-    reading = _guarded(files, wanted, crashes)
+    reading = _guarded(files, wanted, crashes, log_settings(plans, root, models), unread)
     meant = wanted | _template_files(files, names)
     versions = [plan.version for plan in plans if plan.version_basis == "declared"]
     defects = tuple(

@@ -11,16 +11,24 @@ from kvgate.prompts.benchmarks import same_seeds
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
-from kvgate.prompts.link import DEFAULT_BLOCK_SIZE
 from kvgate.prompts.order import judge
 from kvgate.prompts.part import Prompt
 from kvgate.prompts.python.evaluator import Evaluator
 from kvgate.prompts.python.project import ModuleSource, Project
 from kvgate.prompts.python.sinks import Sinks, placeholder_prompt
-from kvgate.prompts.requests import LogProblem, LogSummary, log_defects, looks_like_log, read_log, summarise
+from kvgate.prompts.requests import (
+    LogProblem,
+    LogSettings,
+    LogSummary,
+    RequestLog,
+    log_defects,
+    looks_like_log,
+    read_log,
+    summarise,
+)
+from kvgate.prompts.sweeps import repeated_sweeps
 from kvgate.prompts.syntax import located
 from kvgate.prompts.templates import SUFFIXES, FoundTemplate, is_prompt_template, templates_in, whole
-from kvgate.prompts.tokens import Counting
 from kvgate.prompts.vocabulary import is_prompt_name, words_of
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
@@ -67,25 +75,19 @@ class PromptReading:
     logs: tuple[LogSummary, ...] = ()
 
 
-@record
-class LogSettings:
-    """What a log is summed up with: the block size of the server that it is for, and its tokenizer."""
-
-    block_size: int = DEFAULT_BLOCK_SIZE
-    counting: Counting | None = None
-
-
 def read_prompts(
     files: Sequence[SourceFile],
     *,
     named: Iterable[str] = (),
     log_settings: Mapping[str, LogSettings] | None = None,
+    unread: Mapping[str, str] | None = None,
 ) -> PromptReading:
     """Look at every file of a run by its kind: Python, Jinja, YAML and JSON with templates in them, request logs.
 
     Args:
         named: paths of files that were named rather than found.
-        log_settings: block size and tokenizer for logs that are linked to a unit, by path.
+        log_settings: what is known of the servers that logs are linked to, by path.
+        unread: what of a log was left unread, by path.
     """
     settings = log_settings or {}
     logs: list[LogSummary] = []
@@ -93,28 +95,39 @@ def read_prompts(
     python = [file for file in files if file.path.endswith((".py", ".pyi"))]
     jinja = [file for file in files if _suffix(file.path) in SUFFIXES]
     reading = read_python(python, named=asked, templates=jinja)
-    defects, unread, count = list(reading.defects), list(reading.unread), reading.prompts
+    defects, problems, count = list(reading.defects), list(reading.unread), reading.prompts
+
+    def read(file: SourceFile) -> None:
+        log = read_log(file, (unread or {}).get(file.path))
+        if isinstance(log, LogProblem):
+            problems.append(UnreadPrompt(log.message, log.span))
+            return
+        _sum_up(file, log, settings.get(file.path), logs, defects, problems)
+
     for file in files:
-        suffix = _suffix(file.path)
+        suffix = _suffix(file.path.removesuffix(".gz"))
         if suffix in SUFFIXES:
             if file.path in reading.rendered or not (file.path in asked or is_prompt_template(file)):
                 continue
             found: list[FoundTemplate] = [FoundTemplate(whole(file), "jinja", file.path)]
         elif suffix in (".yaml", ".yml", ".json"):
             if suffix == ".json" and looks_like_requests(file.text):
-                _read_log(file, settings.get(file.path), logs, defects, unread)
+                read(file)
                 continue
             found = list(templates_in(file))
+        elif suffix in (".sh", ".bash"):
+            defects += repeated_sweeps(file)
+            continue
         elif suffix in (".jsonl", ".ndjson") or (suffix in (".txt", ".log") and file.path in asked):
             if file.path in asked or looks_like_log(file.text):
-                _read_log(file, settings.get(file.path), logs, defects, unread)
+                read(file)
             continue
         else:
             continue
         for template in found:
             count += 1
-            _read_template(template, defects, unread, strict=suffix in SUFFIXES)
-    return PromptReading(tuple(defects), tuple(unread), count, reading.rendered, reading.built, tuple(logs))
+            _read_template(template, defects, problems, strict=suffix in SUFFIXES)
+    return PromptReading(tuple(defects), tuple(problems), count, reading.rendered, reading.built, tuple(logs))
 
 
 def looks_like_requests(text: str) -> bool:
@@ -141,21 +154,19 @@ def _read_template(template: FoundTemplate, defects: list[Defect], unread: list[
     defects += [*read.defects, *judge(read.prompt)]
 
 
-def _read_log(
+def _sum_up(
     file: SourceFile,
+    log: RequestLog,
     settings: LogSettings | None,
     logs: list[LogSummary],
     defects: list[Defect],
-    unread: list[UnreadPrompt],
+    problems: list[UnreadPrompt],
 ) -> None:
-    requests = read_log(file)
-    if isinstance(requests, LogProblem):
-        unread.append(UnreadPrompt(requests.message, requests.span))
-        return
-    settings = settings or LogSettings()
-    summary = summarise(file, requests, settings.block_size, settings.counting)
+    if log.unread is not None:
+        problems.append(UnreadPrompt(log.unread, log.requests[-1].span))
+    summary = summarise(file, log, settings)
     logs.append(summary)
-    defects += log_defects(summary, requests)
+    defects += log_defects(summary, log.requests)
 
 
 def read_python(

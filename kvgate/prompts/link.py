@@ -7,14 +7,11 @@ from typing import Final
 
 from kvgate.prompts.order import frozen
 from kvgate.prompts.part import Change, Choice, Item, Kind, Prompt, token_estimate
-from kvgate.prompts.requests import LogProblem, LogSummary, read_log, summarise
-from kvgate.prompts.tokens import Counting
+from kvgate.prompts.requests import LogProblem, LogSettings, LogSummary, read_log, summarise
 from kvgate.records import record
 from kvgate.source.text import SourceFile
 
-LOG_SUFFIXES: Final = (".jsonl", ".json", ".txt", ".ndjson")
-#: Blocks in which a log is summed up where the unit's block size is not known: vLLM's default.
-DEFAULT_BLOCK_SIZE: Final = 16
+LOG_SUFFIXES: Final = (".jsonl", ".json", ".txt", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
 
 @record
@@ -52,13 +49,13 @@ def is_log(path: str) -> bool:
 
 
 def shared_by_log(
-    file: SourceFile, block_size: int = DEFAULT_BLOCK_SIZE, counting: Counting | None = None
+    file: SourceFile, unread: str | None = None, settings: LogSettings | None = None
 ) -> SharedPrefix | LogProblem:
     """What the requests of a log share."""
-    requests = read_log(file)
-    if isinstance(requests, LogProblem):
-        return requests
-    summary = summarise(file, requests, block_size, counting)
+    log = read_log(file, unread)
+    if isinstance(log, LogProblem):
+        return log
+    summary = summarise(file, log, settings)
     possible = summary.shared_prefix_tokens
     if summary.parting is not None:
         possible += token_estimate(len(summary.parting.behind.encode()))

@@ -8,18 +8,25 @@ their roles, tools behind the system text, as most chat templates do; the templa
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
-from kvgate.prompts.blocks import HitTotal, common_prefix, predict_hits, total
+from kvgate.prompts.blocks import Checkpoints, HitTotal, common_prefix, predict_hits, total
 from kvgate.prompts.defect import Defect
 from kvgate.prompts.order import LEAST_TOKENS
 from kvgate.prompts.tokens import Counting, by_bytes
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 
+#: Blocks in which a log is summed up where the unit's block size is not known: vLLM's default.
+DEFAULT_BLOCK_SIZE: Final = 16
+#: Bounds of what is read of a log; what lies beyond is said to be unread. A log of 32 MB takes about 5 s and 300 MB.
 MAX_REQUESTS: Final = 20_000
+MAX_LOG_BYTES: Final = 32_000_000
 MAX_TEXT: Final = 400_000
 #: Characters in which a changing stretch must end for the text behind it to count as the same.
 MAX_STRETCH: Final = 400
@@ -66,8 +73,25 @@ class Parting:
 
 
 @record
+class LogSettings:
+    """What a log is summed up with: what is known of the server that it is for.
+
+    Attributes:
+        block_size: tokens of a block; of the largest where layers have several.
+        counting: the model's tokenizer; None counts bytes.
+        checkpoints: see :class:`kvgate.prompts.blocks.PrefixCache`; the interval in tokens.
+        caching: whether prefix caching is on.
+    """
+
+    block_size: int = DEFAULT_BLOCK_SIZE
+    counting: Counting | None = None
+    checkpoints: Checkpoints | None = None
+    caching: bool = True
+
+
+@record
 class LogSummary:
-    """What a log says of its load. All tokens by ``basis``."""
+    """What a log says of its load. All tokens by ``basis``. ``hits``: with prefix caching on."""
 
     path: str
     requests: int
@@ -79,6 +103,8 @@ class LogSummary:
     basis: str
     parting: Parting | None
     repeated: int
+    caching: bool = True
+    unread: str | None = None
 
 
 @record
@@ -89,42 +115,106 @@ class LogProblem:
     span: Span
 
 
-def read_log(file: SourceFile) -> list[LoggedRequest] | LogProblem:
-    """The requests of a log, in their order."""
-    text = file.text
-    stripped = text.lstrip()
-    if stripped.startswith("["):
-        return _read_list(file)
+@record
+class RequestLog:
+    """The requests of a log, in their order.
+
+    Attributes:
+        unread: what of the log was not read, and why; None where all of it was.
+    """
+
+    requests: list[LoggedRequest]
+    unread: str | None = None
+
+
+def open_log(path: Path, shown: str) -> tuple[SourceFile, str | None]:
+    """A log's beginning, whole lines of no more than :data:`MAX_LOG_BYTES`, and what was left unread.
+
+    A name in ``.gz`` is unpacked as it is read.
+
+    Args:
+        path: the file.
+        shown: its path as shown to people.
+
+    Raises:
+        OSError: it cannot be read.
+        EOFError, zlib.error: it is no gzip, or a broken one.
+        UnicodeDecodeError: it is no text.
+    """
+    import gzip
+
+    packed = path.suffix == ".gz"
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        data = stream.read(MAX_LOG_BYTES + 1)
+    if len(data) <= MAX_LOG_BYTES:
+        return SourceFile.from_bytes(shown, data), None
+    whole = data.rfind(b"\n", 0, MAX_LOG_BYTES) + 1
+    data = data[: whole or MAX_LOG_BYTES]
+    of = "" if packed else f" of {path.stat().st_size / 1e6:,.1f} MB"
+    text = data.decode("utf-8-sig", "strict" if whole else "ignore")
+    return SourceFile(shown, text), f"only the first {len(data) / 1e6:,.1f} MB{of} are read"
+
+
+def read_log(file: SourceFile, unread: str | None = None) -> RequestLog | LogProblem:
+    """The requests of a log, in their order.
+
+    Args:
+        unread: what of the file was left unread before.
+    """
     found: list[LoggedRequest] = []
-    is_json = stripped.startswith("{")
-    at = 0
-    for line in text.splitlines(keepends=True):
-        span = Span(file, at, at + len(line.rstrip("\r\n")))
-        at += len(line)
-        if not line.strip():
+    for entry, span in _entries(file):
+        if isinstance(entry, LogProblem):
+            if not found:
+                return entry
             continue
-        if not is_json:
-            found.append(LoggedRequest(line.strip()[:MAX_TEXT], None, span))
-        else:
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                if not found:
-                    return LogProblem("no JSON on this line", span)
-                continue
-            found += _requests(record, span)
-        if len(found) >= MAX_REQUESTS:
+        found += _requests(entry, span)
+        if len(found) >= MAX_REQUESTS and span.end < len(file.text.rstrip()):
+            unread = f"only the first {MAX_REQUESTS:,} requests are read"
             break
-    return found or LogProblem("no request in it", file.line_span(1))
+    if not found:
+        return LogProblem("no request in it", file.line_span(1))
+    return RequestLog(found[:MAX_REQUESTS], unread)
 
 
-def _read_list(file: SourceFile) -> list[LoggedRequest] | LogProblem:
-    try:
-        records = json.loads(file.text)
-    except (ValueError, RecursionError):
-        return LogProblem("no JSON list", file.line_span(1))
-    found = [request for record in records for request in _requests(record, file.line_span(1))]
-    return found[:MAX_REQUESTS] or LogProblem("no request in it", file.line_span(1))
+def _entries(file: SourceFile) -> Iterator[tuple[Any, Span]]:
+    """What a log holds, piece by piece: JSON on each line, the elements of a JSON list, or else lines of text."""
+    text = file.text
+    start = len(text) - len(text.lstrip())
+    if text.startswith("[", start):
+        yield from _elements(file, start + 1)
+        return
+    is_json = text.startswith("{", start)
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at) + 1 or len(text)
+        line = text[at:end].strip()
+        span = Span(file, at, at + len(text[at:end].rstrip("\r\n")))
+        at = end
+        if not line:
+            continue
+        try:
+            yield (json.loads(line) if is_json else line), span
+        except (ValueError, RecursionError):
+            yield LogProblem("no JSON on this line", span), span
+
+
+_BETWEEN: Final = re.compile(r"[\s,]*")
+
+
+def _elements(file: SourceFile, at: int) -> Iterator[tuple[Any, Span]]:
+    """The elements of a JSON list, up to where it ends or breaks off."""
+    decode = json.JSONDecoder().raw_decode
+    while True:
+        at = max(at, (_BETWEEN.match(file.text, at) or _BETWEEN.match("")).end())  # type: ignore[union-attr]
+        if file.text.startswith("]", at):
+            return
+        try:
+            element, end = decode(file.text, at)
+        except (ValueError, RecursionError):
+            yield LogProblem("no JSON list", file.line_span(1)), file.line_span(1)
+            return
+        yield element, Span(file, at, end)
+        at = end
 
 
 def looks_like_log(text: str) -> bool:
@@ -245,20 +335,15 @@ def _output(record: dict[str, Any]) -> str | None:
 # -- what the requests share -------------------------------------------------------------------------------------------
 
 
-def summarise(
-    file: SourceFile, requests: Sequence[LoggedRequest], block_size: int, counting: Counting | None = None
-) -> LogSummary:
-    """What the requests of a log share, in their order.
-
-    Args:
-        block_size: tokens of a block of the server that they are for.
-        counting: the model's tokenizer; None counts bytes.
-    """
-    counting = counting or by_bytes()
+def summarise(file: SourceFile, log: RequestLog, settings: LogSettings | None = None) -> LogSummary:
+    """What the requests of a log share, in their order."""
+    settings = settings or LogSettings()
+    requests = log.requests
+    cache = _Cache(settings, settings.counting or by_bytes(), requests)
+    counting = cache.counting
     prompts = [counting.encode(request.text) for request in requests]
-    outputs = [counting.encode(request.output or "") for request in requests]
-    size = block_size * counting.per_token
-    hits = _hits(prompts, outputs, size, counting)
+    hits = cache.hits(prompts)
+    outputs = cache.outputs
     written = [counting.tokens(len(output)) for output in outputs if output]
     texts = Counter(request.text for request in requests)
     return LogSummary(
@@ -267,22 +352,33 @@ def summarise(
         prompt_tokens_p95=_percentile([counting.tokens(len(prompt)) for prompt in prompts]),
         output_tokens_p95=_percentile(written) if written else None,
         shared_prefix_tokens=counting.tokens(common_prefix(prompts)) if len(prompts) > 1 else 0,
-        block_size=block_size,
+        block_size=settings.block_size,
         hits=hits,
         basis=counting.basis,
-        parting=_parting(requests, outputs, size, counting, hits),
+        parting=_parting(requests, cache, hits),
         repeated=sum(count - 1 for count in texts.values()),
+        caching=settings.caching,
+        unread=log.unread,
     )
 
 
-def _hits(
-    prompts: Sequence[Sequence[int] | bytes],
-    outputs: Sequence[Sequence[int] | bytes],
-    size: int,
-    counting: Counting,
-) -> HitTotal:
-    found = total(predict_hits(prompts, size, outputs=outputs))
-    return HitTotal(counting.tokens(found.query_tokens), counting.tokens(found.hit_tokens))
+class _Cache:
+    """The cache of the server that a log is for."""
+
+    def __init__(self, settings: LogSettings, counting: Counting, requests: Sequence[LoggedRequest]) -> None:
+        self.counting = counting
+        self.outputs = [counting.encode(request.output or "") for request in requests]
+        self._salts = [request.salt for request in requests]
+        self._block = settings.block_size * counting.per_token
+        kept = settings.checkpoints
+        self._checkpoints = replace(kept, interval=kept.interval * counting.per_token) if kept is not None else None
+
+    def hits(self, prompts: Sequence[Sequence[int] | bytes]) -> HitTotal:
+        """What it serves of the prompts of the log, or of others in their place."""
+        found = total(
+            predict_hits(prompts, self._block, outputs=self.outputs, salts=self._salts, checkpoints=self._checkpoints)
+        )
+        return HitTotal(self.counting.tokens(found.query_tokens), self.counting.tokens(found.hit_tokens))
 
 
 def _percentile(values: Sequence[int]) -> int:
@@ -291,13 +387,7 @@ def _percentile(values: Sequence[int]) -> int:
     return ordered[max(0, -(-95 * len(ordered) // 100) - 1)] if ordered else 0
 
 
-def _parting(
-    requests: Sequence[LoggedRequest],
-    outputs: Sequence[Sequence[int] | bytes],
-    size: int,
-    counting: Counting,
-    hits: HitTotal,
-) -> Parting | None:
+def _parting(requests: Sequence[LoggedRequest], cache: _Cache, hits: HitTotal) -> Parting | None:
     """The stretch that costs most: prompts are the same before it and behind it."""
     found: Counter[tuple[int, str]] = Counter()
     example: dict[tuple[int, str], tuple[LoggedRequest, LoggedRequest, int, int, int]] = {}
@@ -327,7 +417,7 @@ def _parting(
             continue
         if len(behind.encode()) // 4 <= LEAST_TOKENS:
             continue
-        moved = _moved(requests, outputs, begin, request.text[:begin], key[1], size, counting)
+        moved = _moved(requests, cache, begin, request.text[:begin], key[1])
         if moved.hit_tokens <= hits.hit_tokens:
             continue
         stretch = request.text[begin:mine]
@@ -387,15 +477,7 @@ def _is_in_word(text: str, at: int) -> bool:
     return at > 0 and (text[at - 1].isalnum() or text[at - 1] in "-:.+/_")
 
 
-def _moved(
-    requests: Sequence[LoggedRequest],
-    outputs: Sequence[Sequence[int] | bytes],
-    begin: int,
-    head: str,
-    anchor: str,
-    size: int,
-    counting: Counting,
-) -> HitTotal:
+def _moved(requests: Sequence[LoggedRequest], cache: _Cache, begin: int, head: str, anchor: str) -> HitTotal:
     """The hits if the stretch between a head and an anchor stood at the end of each prompt that has both."""
     prompts: list[Sequence[int] | bytes] = []
     for request in requests:
@@ -404,8 +486,8 @@ def _moved(
             stop = text.find(anchor, begin, begin + MAX_STRETCH + len(anchor))
             if stop >= 0:
                 text = text[:begin] + text[stop:] + text[begin:stop]
-        prompts.append(counting.encode(text))
-    return _hits(prompts, outputs, size, counting)
+        prompts.append(cache.counting.encode(text))
+    return cache.hits(prompts)
 
 
 def _in_line(span: Span, stretch: str) -> Span:
@@ -462,8 +544,11 @@ def describe_log(summary: LogSummary) -> list[str]:
         f"{summary.path}: {summary.requests:,} requests, 95th percentile {summary.prompt_tokens_p95:,} prompt{output} "
         f"tokens ({summary.basis})",
         f"  all begin with the same {summary.shared_prefix_tokens:,} tokens; in blocks of {summary.block_size:,} "
-        f"tokens the prefix cache serves {summary.hits.rate:.1%} of the prompts",
+        f"tokens the prefix cache {'serves' if summary.caching else 'is off, and would serve'} "
+        f"{summary.hits.hit_tokens:,} of {summary.hits.query_tokens:,} prompt tokens ({summary.hits.rate:.1%})",
     ]
+    if summary.unread is not None:
+        lines.append(f"  {summary.unread}")
     parting = summary.parting
     if parting is not None:
         lines.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kvgate.prompts.part import BYTES_PER_TOKEN
@@ -33,6 +33,18 @@ class Counting:
 def by_bytes() -> Counting:
     """Four bytes a token: see :data:`kvgate.prompts.part.BYTES_PER_TOKEN`."""
     return Counting(lambda text: text.encode(), BYTES_PER_TOKEN, f"{BYTES_PER_TOKEN} bytes a token", exact=False)
+
+
+def tokenizer_folder(reference: str | None, root: Path, models: Mapping[str, str]) -> Path | None:
+    """The folder of the tree with a model's tokenizer: the one that ``models:`` of kvgate.yaml names, or its lock's."""
+    if reference is None:
+        return None
+    names = (models.get(reference, reference), f".kvgate/models/{reference.replace('/', '--')}")
+    for name in names:
+        folder = root / name
+        if not Path(name).is_absolute() and (folder / "tokenizer.json").is_file():
+            return folder
+    return None
 
 
 def load_tokenizer(folder: Path | None) -> Counting:

@@ -85,8 +85,16 @@ _TABLE: Final[dict[Meaning, str]] = {
     _STATIC: """rules | instructions | instruction | system prompt | guidelines | policy | policies | preamble
         | few shot | fewshot | few shots | examples | format instructions | prompt template | template | base prompt
         | system message | system text | system instructions | schema | constitution | manual | handbook | playbook
-        | persona | style guide | boilerplate""",
+        | persona | style guide | boilerplate | personality | personality context | persona context | system context
+        | agent context | brand context | business context | company context | product context | app context""",
 }
+
+# Before "history" and the like: what is no conversation.
+_RECORDED: Final = frozenset(
+    {"name", "names", "counter", "command", "price", "order", "login", "browser", "metric", "metrics", "loss", "train",
+     "training", "version", "job", "run", "error", "call", "calls", "edit", "event", "events", "download", "git",
+     "score", "status", "usage", "latency", "audit", "reward", "kafka", "log"}
+)  # fmt: skip
 
 # Words that say in which form a text is, not what it is.
 _FORMS: Final = frozenset(
@@ -145,7 +153,8 @@ def _lookup(words: tuple[str, ...]) -> Meaning | None:
             found = anywhere.get(words[start : start + length])
             if found is not None:
                 return found
-    return anywhere.get(words[-1:])
+    found = anywhere.get(words[-1:])
+    return None if found is _HISTORY and words[-2:-1] and words[-2] in _RECORDED else found
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,7 @@ CLEAN = [chat(RULES, f"Question {minute}?") for minute in range(20)]
 def test_formats_of_chats(record: object) -> None:
     requests = read_log(log(record))
     assert not isinstance(requests, LogProblem)
-    assert [request.text for request in requests] == ["<user>\nhello\n"]
+    assert [request.text for request in requests.requests] == ["<user>\nhello\n"]
 
 
 def test_prompts_lists_and_lines() -> None:
@@ -50,14 +50,14 @@ def test_prompts_lists_and_lines() -> None:
     ):
         requests = read_log(file)
         assert not isinstance(requests, LogProblem)
-        assert [request.text for request in requests] == ["hello", "hello you"]
+        assert [request.text for request in requests.requests] == ["hello", "hello you"]
 
 
 def test_each_answer_of_a_conversation_was_a_request() -> None:
     turns = [("human", "a"), ("gpt", "b"), ("human", "c"), ("gpt", "d")]
     requests = read_log(log({"conversations": [{"from": who, "value": text} for who, text in turns]}))
     assert not isinstance(requests, LogProblem)
-    assert [(request.text, request.output) for request in requests] == [
+    assert [(request.text, request.output) for request in requests.requests] == [
         ("<user>\na\n", "b"),
         ("<user>\na\n<assistant>\nb\n<user>\nc\n", "d"),
     ]
@@ -71,7 +71,7 @@ def test_what_is_no_log(text: str) -> None:
 def test_shares_by_the_block_rule() -> None:
     requests = read_log(log(*CLEAN))
     assert not isinstance(requests, LogProblem)
-    summary = summarise(log(*CLEAN), requests, 16)
+    summary = summarise(log(*CLEAN), requests)
     # "<system>\n" 9 + 1,400 + "\n" + "<user>\n" 7 + "Question " 9 = 1,426 bytes in common; 356 tokens
     assert summary.shared_prefix_tokens == 356
     # 22 whole blocks of 16 tokens (64 bytes) for 19 of 20 requests
@@ -88,7 +88,7 @@ def test_the_stretch_in_which_prompts_part() -> None:
     assert found.span.line == 2
     requests = read_log(file)
     assert not isinstance(requests, LogProblem)
-    summary = summarise(file, requests, 16)
+    summary = summarise(file, requests)
     assert summary.parting is not None
     # "<system>\nNow: " is 14 bytes
     assert summary.parting.offset_bytes == 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -230,7 +231,8 @@ def test_the_load_of_a_log_is_printed(tree: Path) -> None:
     assert lines_of("log.jsonl")[:3] == [
         # "Now 12:00:09. " 14 + 4,200 + "Question 39?" 12 bytes
         "log.jsonl: 40 requests, 95th percentile 1,056 prompt and 0 output tokens (4 bytes a token)",
-        "  all begin with the same 1 tokens; in blocks of 16 tokens the prefix cache serves 0.0% of the prompts",
+        "  all begin with the same 1 tokens; in blocks of 16 tokens the prefix cache serves 0 of 42,257 prompt tokens "
+        "(0.0%)",
         # 39 of 40 requests are served (4 + 1 + 4,200 + 9) // 64 = 65 blocks of 64 bytes: 39 x 1,040 of 42,2xx tokens
         '  40 part at byte 4, at "12:01:09." ("12:00:09." in another), before text that they share; with it at the end '
         "96.0% would be served",
@@ -257,3 +259,51 @@ def test_a_tokenizer_at_hand_counts_tokens(tree: Path) -> None:
     assert load_tokenizer(tree / "nowhere").basis == by_bytes().basis
     (tree / "tokenizer.json").write_text("{}", encoding="utf-8")
     assert not load_tokenizer(tree).exact
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_a_large_log_the_beginning_is_read(
+    tree: Path, run: Run, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr("kvgate.manifests.collect.MAX_FILE_BYTES", 40_000)
+    monkeypatch.setattr("kvgate.prompts.requests.MAX_LOG_BYTES", 100_000)
+    name = "log.jsonl.gz" if packed else "log.jsonl"
+    text = log_text().encode()
+    (tree / name).write_bytes(gzip.compress(text) if packed else text)
+    # a line has 4,2xx bytes: 23 whole lines stand in 100,000 bytes
+    shown = lines_of(name)
+    assert shown[0].startswith(f"{name}: 23 requests,")
+    left = "only the first 0.1 MB are read" if packed else "only the first 0.1 MB of 0.2 MB are read"
+    assert f"  {left}" in shown
+    code, report = run("prompts", name, "--strict")
+    assert code == 1
+    assert report["unchecked"] == [{"reason": left, "path": name, "line": 23}]
+    (tree / "kvgate.yaml").write_text(CONFIG.replace("app.py:build_messages", name), encoding="utf-8")
+    write(tree, compose_DOT_yaml=COMPOSE)
+    _, report = run("check", ".")
+    assert left in [place["reason"] for place in report["unchecked"]]
+    assert VOLATILE[0] in [rule for rule, *_ in rules_of(report)]
+
+
+def test_a_packed_log_that_is_none_is_told(tree: Path, run: Run) -> None:
+    (tree / "log.jsonl.gz").write_bytes(b"\x1f\x8b\x08 no more")
+    _, report = run("prompts", "log.jsonl.gz")
+    assert [place["reason"].startswith("no log that can be read: ") for place in report["unchecked"]] == [True]
+
+
+def test_the_cache_of_a_unit_without_one(tree: Path) -> None:
+    command = COMPOSE.replace("--max-model-len", "--no-enable-prefix-caching --max-model-len")
+    config = CONFIG.replace("app.py:build_messages", "log.jsonl")
+    write(tree, log_DOT_jsonl=log_text(), compose_DOT_yaml=command, kvgate_DOT_yaml=config)
+    assert "the prefix cache is off, and would serve 0 of" in lines_of("log.jsonl")[1]
+
+
+def test_script_of_another_language_is_told(tree: Path, run: Run) -> None:
+    write(tree, compose_DOT_yaml=COMPOSE, app_DOT_ts="export const messages = () => [];\n")
+    write(tree, kvgate_DOT_yaml=CONFIG.replace("app.py:build_messages", "app.ts:messages"))
+    _, report = run("check", ".")
+    (reason,) = [place["reason"] for place in report["unchecked"]]
+    assert reason == (
+        "workload.prompt: app.ts: a JavaScript or TypeScript file is not followed, only Python is; name a log of its "
+        "requests (JSON lines) instead"
+    )

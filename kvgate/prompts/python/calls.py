@@ -9,7 +9,7 @@ from typing import Final
 from kvgate.prompts.clock import moment_change, strftime_change
 from kvgate.prompts.part import Change, Item, Kind, Part, parts_of, static
 from kvgate.prompts.python import chat
-from kvgate.prompts.python.expressions import Expressions
+from kvgate.prompts.python.expressions import PRESENT, Expressions
 from kvgate.prompts.python.external import LISTINGS, TEXT_METHODS, known_call, passes
 from kvgate.prompts.python.frame import (
     CONFIGURATION,
@@ -26,6 +26,7 @@ from kvgate.prompts.python.tree import (
     dotted_name,
     method_of,
     name_of,
+    negative_number,
     runs_once,
     starts_session,
 )
@@ -219,7 +220,7 @@ class Calls(Expressions):
                 rows.elements.append(args[0] if unordered is None else unknown(unordered.span))
             rows.unordered = rows.unordered or unordered
         elif name == "insert" and len(args) > 1:
-            at = node.args[0].value if isinstance(node.args[0], ast.Constant) else len(rows.elements)
+            at = node.args[0].value if isinstance(node.args[0], ast.Constant) else negative_number(node.args[0])
             rows.elements.insert(at if isinstance(at, int) else len(rows.elements), args[1])
         elif name in ("pop", "popleft"):
             self.popped(node, function, rows, frame)
@@ -271,7 +272,7 @@ class Calls(Expressions):
             return either([*options, *fields.others]) if options or fields.others else unknown(span)
         if name in ("values", "items", "keys"):
             unordered = fields.unordered
-            if unordered is None and (not fields.literal or not fields.entries):
+            if unordered is None and (not fields.literal or not (fields.entries or fields.others)):
                 words = f"{name}() of a dictionary that is filled while the program runs"
                 unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path, via=chat.VIEW)
             values = list(elements_of(fields))
@@ -509,7 +510,7 @@ class Calls(Expressions):
             if isinstance(built, Rows):
                 self.sinks.listed(built, frame.path, frame.module)
             return built
-        if name == "strftime":
+        if name == "strftime" and (receiver is None or set(words_of(dotted)) & PRESENT):
             form = args[0].text if args and isinstance(args[0], Written) else None
             other = args[1] if len(args) > 1 and isinstance(args[1], Written) else None
             clock = other.first(Kind.CLOCK) if other is not None else None

@@ -220,7 +220,8 @@ def construct(
     if name == "MessagesPlaceholder":
         return written(Part(Kind.HISTORY, Change.SESSION, span, words="the history", path=path))
     if name in ("PromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "RichPromptTemplate"):
-        template = kwargs.get("template") or kwargs.get("messages") or (args[0] if args else None)
+        keys = ("template", "messages", "message_templates")
+        template = next((kwargs[key] for key in keys if key in kwargs), args[0] if args else None)
         if isinstance(template, Rows):
             return _template("from_messages", name, [template], kwargs, span)
         if template is not None:

@@ -275,7 +275,9 @@ class Sinks:
         if not (_BENCHMARK.search(module.file.path.rpartition("/")[2]) or _LOCUST.search(module.file.text)):
             return
         items = tuple(item for message in prompt.messages for item in message.items)
-        if items and _is_static(items):
+        # an element of a list is static, and may be another one for each request
+        known = all(part.text is not None or "read" in part.span.text for part in parts_of(items))
+        if items and known and _is_static(items):
             text = "".join(part.text or "" for part in parts_of(items))
             self._same.setdefault(prompt.messages[-1].span, set()).add(text)
 
