@@ -14,21 +14,36 @@ import json
 import os
 import re
 import secrets
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 from kvgate.source.snapshot import git_program
 
 OBJECT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 EVENTS = ("pull_request", "merge_group", "push")
 CHOICES = {
+    "mode": ("gate", "smoke"),
     "fail-on": ("error", "warning", "info", "never"),
     "comment": ("update", "delete", "off"),
     "sarif": ("true", "false"),
     "summary": ("true", "false"),
 }
-DEFAULTS = {"fail-on": "error", "comment": "update", "sarif": "true", "summary": "true"}
+DEFAULTS = {"mode": "gate", "fail-on": "error", "comment": "update", "sarif": "true", "summary": "true"}
+
+#: Options of ``kvgate smoke`` that a workflow may set; the others say where the evidence goes, or have inputs.
+SMOKE_OPTIONS = (
+    "model", "dummy-weights", "port", "start-seconds", "load-seconds", "no-load", "requests", "max-request-tokens",
+    "seed", "log", "online",
+)  # fmt: skip
+#: Where an event names the repository that its commits come from.
+SOURCES = (("pull_request", "head", "repo"), ("workflow_run", "head_repository"))
+EVIDENCE = {"text": "verdict.txt", "json": "verdict.json", "markdown": "verdict.md"}
 
 
 def given(name: str) -> str:
@@ -43,10 +58,16 @@ def given(name: str) -> str:
     return value
 
 
-def fail(words: str) -> None:
+def fail(words: str) -> NoReturn:
     """Say what is wrong as an annotation, and stop as kvgate does for wrong usage."""
-    print(f"::error title=kvgate::{words}".replace("\n", "%0A").replace("\r", "%0D"), flush=True)
+    annotate(words)
     raise SystemExit(2)
+
+
+def annotate(words: str) -> None:
+    """An error of the job; whatever stands in the words, they end no command and begin none."""
+    escaped = words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    print(f"::error title=kvgate::{escaped}", flush=True)
 
 
 def git(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +82,7 @@ def fetch() -> None:
 
     A failure is left to kvgate, which says what the checkout has to fetch.
     """
-    if given("base"):
+    if given("mode") == "smoke" or given("base"):
         return
     wanted = [os.environ.get("KVGATE_MERGE_GROUP_BASE", ""), os.environ.get("KVGATE_BEFORE", "")]
     if os.environ.get("GITHUB_EVENT_NAME") == "pull_request":
@@ -92,11 +113,29 @@ def credentials() -> dict[str, str]:
 
 
 def run() -> None:
-    """Compare (or, where there is nothing to compare with, check), print, and write the outputs."""
+    """The mode that is asked for: run kvgate, print, and write the outputs."""
     folder = Path(os.environ["RUNNER_TEMP"]) / "kvgate"
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [line.strip() for line in given("paths").splitlines() if line.strip()] or ["."]
-    common = [f"--{name}={given(name)}" for name in ("config", "gpu", "vllm-version") if given(name)]
+    paths = lines("paths") or ["."]
+    if given("mode") == "smoke":
+        smoke(folder / "smoke", paths)
+    else:
+        gate(folder, paths)
+
+
+def lines(name: str) -> list[str]:
+    """The lines of an input that are not blank."""
+    return [line.strip() for line in given(name).splitlines() if line.strip()]
+
+
+def options(*names: str) -> list[str]:
+    """Inputs that are options of kvgate, as far as they are set."""
+    return [f"--{name}={given(name)}" for name in names if given(name)]
+
+
+def gate(folder: Path, paths: list[str]) -> None:
+    """Compare, or, where there is nothing to compare with, check."""
+    common = options("config", "gpu", "vllm-version")
     sarif = folder / "kvgate.sarif"
     compared = os.environ.get("GITHUB_EVENT_NAME") in EVENTS or bool(given("base"))
     result = folder / ("diff.json" if compared else "check.json")
@@ -114,7 +153,9 @@ def run() -> None:
     else:
         words = ["check", *common, *formats, fail_on]
     code = kvgate([*words, "--", *paths])
-    quote(text)
+    if text.exists():
+        with quoting():
+            print(text.read_text(encoding="utf-8"))
     there = [path for path in paths if Path(path).exists()]
     if given("sarif") == "true" and there:
         # all findings of the head: code scanning itself tells the new ones from the old
@@ -127,28 +168,91 @@ def kvgate(words: list[str]) -> int:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     sys.stdout.flush()
     command = [sys.executable, "-I", "-X", "utf8", "-m", "kvgate", *words]
-    return subprocess.run(command, env=environment, check=False).returncode
+    process = subprocess.Popen(command, env=environment)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # a cancelled job: kvgate ends what it started, and its exit code is awaited
+        signal.signal(number, lambda *_: process.terminate())
+    return process.wait()
 
 
-def quote(file: Path) -> None:
-    """Print a file that quotes the pull request: no line of it is a workflow command."""
-    if file.exists():
-        token = secrets.token_hex(16)
-        words = file.read_text(encoding="utf-8")
-        print(f"::group::kvgate\n::stop-commands::{token}\n{words}\n::{token}::\n::endgroup::", flush=True)
+@contextmanager
+def quoting() -> Iterator[None]:
+    """A group of the log whose lines may quote the pull request: none of them is a workflow command."""
+    token = secrets.token_hex(16)
+    print(f"::group::kvgate\n::stop-commands::{token}", flush=True)
+    try:
+        yield
+    finally:
+        print(f"\n::{token}::\n::endgroup::", flush=True)
+
+
+def smoke(folder: Path, paths: list[str]) -> None:
+    """Start vLLM as the files say (or attach), and keep the evidence: log, verdict, summary."""
+    refuse_forks()
+    if len(paths) != 1:
+        fail("paths: one file or folder expected in mode smoke")
+    more = lines("smoke-options")
+    for option in more:
+        if not option.startswith("--") or option[2:].partition("=")[0] not in SMOKE_OPTIONS:
+            fail(f"smoke-options: one of {', '.join(f'--{name}' for name in SMOKE_OPTIONS)} expected, got {option!r}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    words = ["smoke", *options("config", "gpu", "vllm-version", "unit", "url"), *more]
+    words.append(f"--python={given('python') or os.environ.get('KVGATE_VLLM_PYTHON') or 'python3'}")
+    words.append(f"--keep-log={folder / 'server.log'}")
+    for form, name in EVIDENCE.items():
+        words += [f"--format={form}", f"--output={folder / name}"]
+    with quoting():
+        code = kvgate([*words, "--", *paths])
+        text = folder / EVIDENCE["text"]
+        if text.exists():
+            print(text.read_text(encoding="utf-8"))
+    result = folder / EVIDENCE["json"]
+    verdict = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+    if code:
+        annotate(verdict.get("cause") or "the smoke run could not be made; the log says why")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary and given("summary") == "true" and verdict:
+        from kvgate.github.summary import append_summary
+
+        append_summary(Path(summary), (folder / EVIDENCE["markdown"]).read_text(encoding="utf-8"))
+    evidence = str(folder) if any(folder.iterdir()) else ""
+    hand_out(code=str(code), findings="0", gate="none", verdict=verdict.get("outcome", ""), evidence=evidence)
+
+
+def refuse_forks() -> None:
+    """Stop where what is checked out may be written by someone who cannot write to this repository.
+
+    A smoke run has this machine run what the files say.
+    """
+    event: dict[str, Any] = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+    for name, *keys in SOURCES:
+        if name in event:
+            source = event[name]
+            for key in keys:
+                source = (source or {}).get(key)
+            # a fork that was deleted has no name any more
+            if (source or {}).get("full_name") != os.environ["GITHUB_REPOSITORY"]:
+                fail("refused: this comes from a fork, and a smoke run has this machine run what the files say")
+    if "pull_request" in event.get("issue", {}):
+        fail("refused: the event does not say whose pull request it is about")
 
 
 def write_outputs(code: int, result: Path, sarif: Path, compared: bool) -> None:
     data = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     found = data.get("findings", {})
     count = len(found.get("new", [])) if compared and isinstance(found, dict) else len(found)
-    values = {
-        "code": str(code),
-        "findings": str(count),
-        "gate": data["gate"]["verdict"] if compared and data else "none",
-        "capacity": str(result) if result.exists() else "",
-        "sarif": str(sarif) if sarif.exists() else "",
-    }
+    hand_out(
+        code=str(code),
+        findings=str(count),
+        gate=data["gate"]["verdict"] if compared and data else "none",
+        capacity=str(result) if result.exists() else "",
+        sarif=str(sarif) if sarif.exists() else "",
+    )
+
+
+def hand_out(**values: str) -> None:
+    """The outputs of the action."""
     with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as stream:
         stream.writelines(f"{name}={value}\n" for name, value in values.items())
 

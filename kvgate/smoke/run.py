@@ -27,7 +27,16 @@ from kvgate.smoke.load import (
     run_load,
     scaled_workload,
 )
-from kvgate.smoke.server import HOST, Readiness, Server, exit_words, free_port, interruptible, server_environment
+from kvgate.smoke.server import (
+    HOST,
+    Readiness,
+    Server,
+    exit_words,
+    free_port,
+    guard_environment,
+    interruptible,
+    server_environment,
+)
 from kvgate.smoke.subject import Subject, subject_of_plan
 from kvgate.smoke.verdict import Difference, Refused, Verdict
 from kvgate.smoke.verify import SmokeError
@@ -231,7 +240,8 @@ def _started(
         say(f"left out: {words}")
     with interruptible(), _folder() as folder:
         log_file = folder / "server.log"
-        server = Server(command.argv, server_environment(environ, command.environment), log_file, folder)
+        own = server_environment(environ, command.environment)
+        server = Server(command.argv, own, guard_environment(environ), log_file, folder)
         say(f"started vLLM as process {server.pid}, port {port}")
         try:
             with server:

@@ -32,19 +32,28 @@ Readiness = Literal["ready", "exited", "hang", "dying"]
 class Server:
     """A started server. Use it as a context manager: leaving ends the process and everything below it.
 
-    ``folder`` is its working directory, made for it alone.
+    ``folder`` is its working directory, made for it alone; ``guard_environment`` is that of the process that ends it
+    should this one be killed.
 
     Raises:
         SmokeError: the program cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        guard_environment: Mapping[str, str],
+        log: Path,
+        folder: Path,
+    ) -> None:
         self.mark = uuid.uuid4().hex
         self.log = log
         self._seen: set[tuple[int, int]] = set()
         self._ended = threading.Event()
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "kvgate.smoke.guard"],
+            [sys.executable, "-P", "-m", "kvgate.smoke.guard"],  # -P: a folder kvgate of the tree is not meant
+            env=dict(guard_environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -245,11 +254,17 @@ def server_environment(environ: Mapping[str, str], own: Mapping[str, str]) -> di
     return {**quiet, **kept, **own}
 
 
+def guard_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the guard: without the mark by which a runner ends all that a job left, the guard first."""
+    return {name: value for name, value in environ.items() if name != _RUNNER_MARK}
+
+
+_RUNNER_MARK: Final = "RUNNER_TRACKING_ID"  # of GitHub Actions
 _KEPT: Final = frozenset(
     (
         "PATH", "HOME", "USER", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CC", "CXX",
         "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-        "no_proxy",
+        "no_proxy", _RUNNER_MARK,
     )
 )  # fmt: skip
 _KEPT_PREFIXES: Final = (
