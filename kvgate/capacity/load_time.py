@@ -15,7 +15,7 @@ from kvgate.capacity.release import release_of
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
 from kvgate.models.model import Model
-from kvgate.models.weights import WeightEstimate, parameter_bytes
+from kvgate.models.weights import Deployment, WeightEstimate, parameter_bytes
 from kvgate.records import record
 
 GIB: Final = 2**30
@@ -92,10 +92,11 @@ def describe_loading(
     )
 
 
-def _plain(resolved: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(resolved: Mapping[str, Any]) -> Deployment:
     return {
         "tensor_parallel_size": int(resolved.get("tensor_parallel_size") or 1),
         "pipeline_parallel_size": int(resolved.get("pipeline_parallel_size") or 1),
+        "pipeline_stages": resolved.get("pipeline_stages"),
         "expert_parallel": bool(resolved.get("enable_expert_parallel")),
         "dtype": resolved.get("dtype"),
         "quantization": resolved.get("quantization"),
@@ -109,16 +110,14 @@ def _estimate(
     how = _plain(resolved)
     if how["quantization"] is None and resolved.get("load_format") == "bitsandbytes":
         how["quantization"] = "bitsandbytes"
-    return parameter_bytes(
-        model,
-        data_parallel_size=int(resolved.get("data_parallel_size") or 1),
-        hf_overrides=overrides if isinstance(overrides, Mapping) else None,
-        language_model_only=bool(resolved.get("language_model_only")) or _no_towers(resolved, version),
-        pooling=bool(resolved.get("pooling")) and geometry.runner == "generate",
-        compute_capability=gpu.compute_capability if gpu else None,
-        version=version,
-        **how,
-    )
+    how |= {
+        "data_parallel_size": int(resolved.get("data_parallel_size") or 1),
+        "hf_overrides": overrides if isinstance(overrides, Mapping) else None,
+        "language_model_only": bool(resolved.get("language_model_only")) or _no_towers(resolved, version),
+        "pooling": bool(resolved.get("pooling")) and geometry.runner == "generate",
+        "compute_capability": gpu.compute_capability if gpu else None,
+    }
+    return parameter_bytes(model, version=version, **how)
 
 
 def _no_towers(resolved: Mapping[str, Any], version: str) -> bool:
@@ -216,7 +215,7 @@ def _own_draft_bytes(model: Model, geometry: ModelGeometry, parameters: int, res
     method = geometry.quantization_method
     if method is not None and method not in ("fp8", "mxfp8"):
         bare = replace(model, config=_unquantized(model.config), checkpoint_bytes=None)
-        how = {**_plain(resolved), "quantization": None}
+        how: Deployment = {**_plain(resolved), "quantization": None}
         parameters = parameter_bytes(bare, **how).parameters_bytes or parameters
     return draft_bytes(geometry, parameters, resolved)
 

@@ -211,6 +211,7 @@ class _Run:
             "cache_dtype": layout.cache_dtype,
             "attention_backends": layout.backends,
             "official_image": self.official_image,
+            "pipeline_stages": stages,
         }
         resolved["unresolved"] = dict(settings.unresolved)
         memory = self._memory(geometry, settings, resolved)

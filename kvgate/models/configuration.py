@@ -118,10 +118,10 @@ def _fill(raw: Mapping[str, Any], model_type: str) -> tuple[Config, bool]:
             inner = dict(inner or {})
             result[key], _ = _fill(inner, str(inner.get("model_type") or inner_type))
             result[key].setdefault("model_type", inner_type)
-    if not row:
-        for key, value in list(result.items()):
-            if key.endswith("_config") and isinstance(value, Mapping) and value.get("model_type") in table:
-                result[key], _ = _fill(value, str(value["model_type"]))
+    for key, value in list(result.items()):
+        unread = key not in nested and key.endswith("_config") and isinstance(value, Mapping)
+        if unread and value.get("model_type") in table:
+            result[key], _ = _fill(value, str(value["model_type"]))
     result["model_type"] = model_type
     for rule in _RULES.get(model_type, ()):
         rule(result)

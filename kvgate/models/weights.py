@@ -7,9 +7,9 @@ of a quantized checkpoint. The bytes of the checkpoint's own files, where they a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from kvgate.models.model import Model
 from kvgate.records import record
@@ -64,57 +64,56 @@ class WeightEstimate:
     adapter_elements: int = 0
 
 
+class Deployment(TypedDict, total=False):
+    """How a model is loaded and split.
+
+    Attributes:
+        pipeline_stages: decoder layers of each stage, half open; without it they are split evenly.
+        expert_parallel: experts are dealt whole to the ranks (``--enable-expert-parallel``).
+        data_parallel_size: ranks that share the experts under expert parallelism.
+        dtype: the model's dtype as resolved; None or ``auto`` for the checkpoint's.
+        quantization: ``--quantization``.
+        language_model_only: towers beside the language model are not loaded.
+        pooling: a generative architecture is served for embeddings (``--runner pooling``): no output projection.
+        compute_capability: of the GPU, which decides how some mixtures of experts are padded; None for Hopper's.
+    """
+
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    pipeline_stages: Sequence[tuple[int, int]] | None
+    expert_parallel: bool
+    data_parallel_size: int
+    dtype: str | None
+    quantization: str | None
+    hf_overrides: Mapping[str, Any] | None
+    language_model_only: bool
+    pooling: bool
+    compute_capability: tuple[int, int] | None
+
+
 def parameter_bytes(
     model: Model,
-    *,
-    tensor_parallel_size: int = 1,
-    pipeline_parallel_size: int = 1,
-    expert_parallel: bool = False,
-    data_parallel_size: int = 1,
-    dtype: str | None = None,
-    quantization: str | None = None,
-    hf_overrides: Mapping[str, Any] | None = None,
-    language_model_only: bool = False,
-    pooling: bool = False,
-    compute_capability: tuple[int, int] | None = None,
     version: str = "0.32.0",
+    **how: Unpack[Deployment],
 ) -> WeightEstimate:
     """Bytes of the model's parameters on the rank that holds most of them.
 
     Args:
-        dtype: the model's dtype as resolved; None or ``auto`` for the checkpoint's.
-        quantization: ``--quantization``.
-        expert_parallel: experts are dealt whole to the ranks (``--enable-expert-parallel``).
-        data_parallel_size: ranks that share the experts under expert parallelism.
-        language_model_only: towers beside the language model are not loaded.
-        pooling: a generative architecture is served for embeddings (``--runner pooling``): no output projection.
-        compute_capability: of the GPU, which decides how some mixtures of experts are padded; None for Hopper's.
         version: the vLLM release; parameters are those of 0.32.0.
+        how: how the model is loaded and split.
     """
     del version
     counted: Count | None = None
     missing: str | None = None
     try:
-        counted = count_rank(
-            model,
-            tensor_parallel_size=tensor_parallel_size,
-            pipeline_parallel_size=pipeline_parallel_size,
-            expert_parallel=expert_parallel,
-            data_parallel_size=data_parallel_size,
-            dtype=dtype,
-            quantization=quantization,
-            hf_overrides=hf_overrides,
-            language_model_only=language_model_only,
-            pooling=pooling,
-            compute_capability=compute_capability,
-        )
+        counted = count_rank(model, **how)
     except (LookupError, ValueError, TypeError) as error:
         missing = str(error)
     computed = None if counted is None else counted.bytes
-    ranks = tensor_parallel_size * pipeline_parallel_size
+    ranks = how.get("tensor_parallel_size", 1) * how.get("pipeline_parallel_size", 1)
     known = model.checkpoint_bytes
-    requantized = bool(quantization) and not _checkpoint_quantization(model)
-    if known is not None and not requantized and not language_model_only:
+    requantized = bool(how.get("quantization")) and not _checkpoint_quantization(model)
+    if known is not None and not requantized and not how.get("language_model_only"):
         estimate = _from_checkpoint(known, computed, ranks, missing)
     elif computed is not None:
         estimate = WeightEstimate(
@@ -167,26 +166,12 @@ def _assumed_scheme(model: Model) -> bool:
     return assumed_scheme(_checkpoint_quantization(model))
 
 
-def computed_bytes(model: Model, **how: Any) -> int:
+def computed_bytes(model: Model, **how: Unpack[Deployment]) -> int:
     """Parameter bytes of the largest rank, from the architecture alone; arguments as for :func:`count_rank`."""
     return count_rank(model, **how).bytes
 
 
-def count_rank(
-    model: Model,
-    *,
-    tensor_parallel_size: int = 1,
-    pipeline_parallel_size: int = 1,
-    expert_parallel: bool = False,
-    data_parallel_size: int = 1,
-    dtype: str | None = None,
-    quantization: str | None = None,
-    hf_overrides: Mapping[str, Any] | None = None,
-    language_model_only: bool = False,
-    pooling: bool = False,
-    compute_capability: tuple[int, int] | None = None,
-    trace: list[tuple[str, int]] | None = None,
-) -> Count:
+def count_rank(model: Model, *, trace: list[tuple[str, int]] | None = None, **how: Unpack[Deployment]) -> Count:
     """Parameters of the largest rank, from the architecture alone.
 
     Raises:
@@ -196,21 +181,24 @@ def count_rank(
     from kvgate.models.configuration import complete_configuration
     from kvgate.models.parameters.count import count_parameters
 
-    whole = complete_configuration(model.config, files=model.files, overrides=hf_overrides).whole
+    overrides = how.get("hf_overrides") or {}
+    whole = complete_configuration(model.config, files=model.files, overrides=overrides).whole
+    tensor = how.get("tensor_parallel_size", 1)
     return count_parameters(
         whole,
         files=model.files,
         quantization_config=_checkpoint_quantization(model),
-        requested_quantization=quantization,
-        dtype_bytes=element_bytes(whole, dtype),
-        tensor=tensor_parallel_size,
-        pipeline=pipeline_parallel_size,
-        experts=tensor_parallel_size * data_parallel_size if expert_parallel else 1,
-        towers=not language_model_only,
+        requested_quantization=how.get("quantization"),
+        dtype_bytes=element_bytes(whole, how.get("dtype")),
+        tensor=tensor,
+        pipeline=how.get("pipeline_parallel_size", 1),
+        stages=how.get("pipeline_stages"),
+        experts=tensor * how.get("data_parallel_size", 1) if how.get("expert_parallel") else 1,
+        towers=not how.get("language_model_only"),
         absent=[key for key, value in model.config.items() if value is None],
-        written=[key for key, value in {**model.config, **(hf_overrides or {})}.items() if value is not None],
-        pooling=pooling,
-        capability=compute_capability,
+        written=[key for key, value in {**model.config, **overrides}.items() if value is not None],
+        pooling=how.get("pooling", False),
+        capability=how.get("compute_capability"),
         trace=trace,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -40,6 +40,7 @@ def count_parameters(
     dtype_bytes: int = 2,
     tensor: int = 1,
     pipeline: int = 1,
+    stages: Sequence[tuple[int, int]] | None = None,
     experts: int = 1,
     towers: bool = True,
     absent: Collection[str] = (),
@@ -50,6 +51,7 @@ def count_parameters(
 ) -> Count:
     """Parameters of the pipeline stage that holds most.
 
+    ``stages`` are the decoder layers of each pipeline stage where they are not split evenly.
     ``absent`` are the parts that the configuration sets to null, ``written`` those that the checkpoint's own
     configuration has before defaults are filled in (None: all that are in ``config``).
 
@@ -65,7 +67,7 @@ def count_parameters(
     if family.headless or (pooling and generates):
         decoder = replace(decoder, head=False)  # ``models/adapters.py``: the output projection is dropped
     largest = Count(0, 0, 0)
-    for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts):
+    for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts, stages):
         tally = Tally(shard, dtype_bytes, quantization, trace, capability)
         decoder.count(tally, text)
         adapters = tally.adapter_elements

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Literal
 
@@ -144,13 +144,15 @@ def stages(total: int, ranks: int) -> list[tuple[int, int]]:
     return bounds
 
 
-def stage_shards(total: int, ranks: int, tensor: int, experts: int) -> list[Shard]:
-    """One shard per pipeline stage."""
+def stage_shards(
+    total: int, ranks: int, tensor: int, experts: int, bounds: Sequence[tuple[int, int]] | None = None
+) -> list[Shard]:
+    """One shard per pipeline stage; ``bounds`` are their layers where they are not split evenly."""
     if ranks <= 1:
         return [Shard(tensor, experts)]
     return [
-        Shard(tensor, experts, index == 0, index == ranks - 1, start, stop)
-        for index, (start, stop) in enumerate(stages(total, ranks))
+        Shard(tensor, experts, index == 0, index == ranks - 1, start, min(stop, total))
+        for index, (start, stop) in enumerate(bounds or stages(total, ranks))
     ]
 
 

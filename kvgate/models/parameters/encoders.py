@@ -8,7 +8,7 @@ from typing import Any, Final
 from kvgate.models.parameters.blocks import Block, Linear, Norms, Nothing, Several, Vector
 from kvgate.models.parameters.decoder import Decoder, Family, Tower
 from kvgate.models.parameters.keys import Keys, Value, resolve
-from kvgate.models.parameters.tally import FLOAT32, Tally
+from kvgate.models.parameters.tally import FLOAT32, Tally, divide
 from kvgate.models.parameters.towers import Encoder
 from kvgate.records import record
 
@@ -99,12 +99,68 @@ class MaskedHead:
         tally.param("mlm_head", hidden * (hidden + 1) + 2 * hidden + keys.vocab * (hidden + 1))
 
 
+@record
+class GatedBert:
+    """BERT with rotary positions (``bert_with_rope.py``): GTE's and Nomic's, gated MLPs, mixtures of experts.
+
+    ``bias`` of the projections, ``mlp_bias`` of the MLP's last one; ``sparse`` layers' first and period are in the
+    configuration.
+    """
+
+    bias: Value = 1
+    up_bias: Value = 0
+    down_bias: Value = 1
+    gated: Value = 1
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        hidden, inner = keys.hidden, int(keys["intermediate_size"])
+        tally.embedding("word_embeddings", keys.vocab, hidden)
+        types = int(keys.get("type_vocab_size") or 0)
+        if types:
+            tally.embedding("token_type_embeddings", types, hidden)
+        tally.norm("embeddings.LayerNorm", hidden, bias=True)
+        every = int(keys.get("moe_every_n_layers") or 0)
+        bias, up_bias, down_bias = (bool(resolve(value, keys)) for value in (self.bias, self.up_bias, self.down_bias))
+        for index in range(keys.layers):
+            prefix = f"{name}encoder.layers.{index}."
+            tally.linear(f"{prefix}attn.qkv_proj", hidden, hidden, hidden, hidden, bias=bias)
+            tally.linear(f"{prefix}attn.out_proj", hidden, hidden, bias=bias, split="row")
+            if every and index % every == 1:
+                experts = int(keys["num_experts"])
+                tally.param(f"{prefix}mlp.router", experts, hidden)
+                part = divide(inner, tally.shard.tensor)
+                tally.param(f"{prefix}mlp.experts", 2 * experts * part, hidden)
+                tally.param(f"{prefix}mlp.bias", hidden)
+            else:
+                up = (inner, inner) if resolve(self.gated, keys) else (inner,)
+                tally.linear(f"{prefix}mlp.up_proj", hidden, *up, bias=up_bias)
+                tally.linear(f"{prefix}mlp.down_proj", inner, hidden, bias=down_bias, split="row")
+            tally.param(f"{prefix}norms", 4 * hidden)
+
+
+GTE: Final = GatedBert()
+NOMIC: Final = GatedBert(
+    bias="qkv_proj_bias|=1",
+    up_bias=lambda keys, layer: keys.get("mlp_fc1_bias") and keys.get("activation_function") != "swiglu",
+    down_bias="mlp_fc2_bias|=1",
+    gated=lambda keys, layer: keys.get("activation_function", "swiglu") == "swiglu",
+)
 MODERN_POOLING: Final = dense32("pooling", "hidden_size", "hidden_size", bias=0)
 ENCODERS: Final[Mapping[str, Family]] = {
     "BertModel": encoder(Bert()),
     "BertForMaskedLM": encoder(Bert(), MaskedHead()),
     "BertForTokenClassification": encoder(Bert(), CLASSIFIER),
     "BertForSequenceClassification": encoder(Bert(), POOLER, CLASSIFIER),
+    "BertSpladeSparseEmbeddingModel": encoder(Bert(), MaskedHead()),
+    "BgeM3EmbeddingModel": encoder(
+        Bert(),
+        dense32("sparse_linear", "hidden_size", 1),
+        dense32("colbert_linear", "hidden_size", "colbert_dim|hidden_size"),
+    ),
+    "GteModel": encoder(GTE),
+    "GteNewForSequenceClassification": encoder(GTE, POOLER, CLASSIFIER),
+    "GteNewModel": encoder(GTE),
+    "NomicBertModel": encoder(NOMIC),
     "RobertaModel": encoder(Bert()),
     "RobertaForMaskedLM": encoder(Bert()),
     "XLMRobertaModel": encoder(Bert()),

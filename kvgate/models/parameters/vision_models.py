@@ -48,7 +48,9 @@ def _half_inner(keys: Keys, layer: int = 0) -> int:
 
 
 MOLMO: Final = Decoder(
-    Attention(bias="qkv_bias|=0", norm=lambda keys, layer: "full" if keys.get("attention_layer_norm") else "none"),
+    Attention(
+        bias="qkv_bias|=0", norm=lambda keys, layer: "replicated" if keys.get("attention_layer_norm") else "none"
+    ),
     GatedMLP(width=_half_inner),
     embedding=False,
     before=Table("embed_tokens", lambda keys, layer: int(keys.get("embedding_size") or keys.vocab) + 128),
@@ -457,7 +459,8 @@ ERNIE_VL_TEXT: Final = Decoder(
                 GatedMLP(
                     "mlp.shared_experts",
                     lambda keys, layer: (
-                        int(keys.get("moe_num_shared_experts") or 0) * int(_of(0, "moe_intermediate_size")(keys, layer))  # type: ignore[operator]
+                        int(keys.get("moe_num_shared_experts") or 0)
+                        * int(resolve(_of(0, "moe_intermediate_size"), keys))
                     ),
                 ),
             )
@@ -626,14 +629,17 @@ _SO400M: Final = (
 
 
 def _downsampled(keys: Keys, layer: int = 0) -> int:
-    return int(_projector("input_dim", 1152)(keys, layer)) * int(_projector("downsample_ratio", 2)(keys, layer)) ** 2
+    del layer
+    ratio = int(resolve(_projector("downsample_ratio", 2), keys))
+    return int(resolve(_projector("input_dim", 1152), keys)) * ratio**2
 
 
 _VL2_WIDTH: Final = _projector("n_embed", 2048)
 
 
 def _vl2_inner(keys: Keys, layer: int = 0) -> int:
-    return int(_projector("mlp_ratio", 1)(keys, layer)) * int(_VL2_WIDTH(keys, layer))
+    del layer
+    return int(resolve(_projector("mlp_ratio", 1), keys)) * int(resolve(_VL2_WIDTH, keys))
 
 
 DEEPSEEK_VL2: Final = Family(
@@ -658,7 +664,7 @@ DEEPSEEK_VL2: Final = Family(
 
 @record
 class Cascades:
-    """Phi-4's speech encoder (``phi4mm_audio.py``): strided convolutions, conformer blocks; on every rank as a whole."""
+    """Phi-4's speech encoder (``phi4mm_audio.py``): strided convolutions, conformer blocks; whole on every rank."""
 
     def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
         del layer
@@ -704,15 +710,13 @@ PHI4_MM: Final = Family(
                     # 32 by 32 positions of 14 by 14 patches, separators of rows and of images.
                     Vector("vision_encoder.embeddings", (1152, 32 * 32 + 3 * 14 * 14 + 1 + 2)),
                     Encoder("vision_encoder.encoder.layers", width=1152, layers=26, inner=4304),
-                    Linear(
-                        "vision_encoder.img_projection.0", 1152, "hidden_size", bias=1, split="row", quantized=False
-                    ),
+                    Linear("vision_encoder.img_projection.0", 1152, "hidden_size", bias=1, quantized=False),
                     Linear("vision_encoder.img_projection.2", "hidden_size", "hidden_size", bias=1, quantized=False),
                     Cascades(),
                     *(
                         Several(
                             (
-                                Linear(f"{name}.0", _audio_width, "hidden_size", bias=1, split="row", quantized=False),
+                                Linear(f"{name}.0", _audio_width, "hidden_size", bias=1, quantized=False),
                                 Linear(f"{name}.2", "hidden_size", "hidden_size", bias=1, quantized=False),
                             )
                         )
@@ -767,6 +771,23 @@ GEMMA3N: Final = Family(
         Tower(Several((GemmaConformer(), _soft_embedding("embed_audio"))), "audio_config"),
     ),
 )
+
+
+def _keye_merged(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return keys.hidden * int(keys.get("spatial_merge_size") or 2) ** 2
+
+
+KEYE1_5: Final = vision(
+    rows.QWEN3,
+    Vector("visual.embeddings", (towers.siglip_vectors,)),
+    Vector("visual.packing_position_embedding", (32_768, "hidden_size")),
+    Encoder("visual.encoder.layers"),
+    Norms(1, 1),
+    Norms(1, 1, _keye_merged),
+    Linear("mlp_AR.linear_1", _keye_merged, _keye_merged, bias=1, split="column"),
+    Linear("mlp_AR.linear_2", _keye_merged, text_hidden, bias=1, split="row"),
+)
 COL_PROJECTION: Final = Tower(
     dense32(
         "custom_text_proj",
@@ -795,6 +816,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "InternS2MobiusForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
     "InternS2PreviewForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
     "IsaacForConditionalGeneration": ISAAC,
+    "KeyeVL1_5ForConditionalGeneration": KEYE1_5,
     "LightOnOCRForConditionalGeneration": LIGHTON_OCR,
     "LlamaNemotronVLModel": NEMOTRON_EMBED,
     "Molmo2ForConditionalGeneration": MOLMO2_MM,
