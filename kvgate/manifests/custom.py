@@ -126,6 +126,7 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             variable=managed.variable if managed else None,
             storage=scalar_at(item, *managed.model) if managed and managed.model else _storage(site),
             managed=runtime,
+            fallback_image=_image_of_runtime(tree, file, item, site),
             image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
             templated=templated,
         )
@@ -182,6 +183,12 @@ def _storage(site: _Site) -> Scalar | None:
 def _replicas(site: _Site) -> Node | None:
     for node in site.around:
         for key in ("replicas", "minReplicas"):
+def _image_of_runtime(tree: Tree, file: SourceFile, item: Node, site: _Site) -> Scalar | None:
+    """The image of the runtime that a KServe ``predictor.model`` names."""
+    runtime = text_at(site.containers[0], "runtime") if len(site.containers) == 1 else None
+    return tree.runtime_image(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
+
+
             found = node.get(key)
             if found is not None:
                 return found

@@ -141,6 +141,16 @@ def read_workload(
             yield found
 
 
+def hints_of_terms(terms: list[Node]) -> Iterator[NodeHint]:
+    """What the terms of a node affinity say about the machine."""
+    for term in terms:
+        for expression in items_at(term, "matchExpressions"):
+            key = text_at(expression, "key")
+            values = tuple(item.value for item in items_at(expression, "values") if isinstance(item, Scalar))
+            if key and values and text_at(expression, "operator") == "In":
+                yield NodeHint(key, values, expression.span)
+
+
 @record
 class Pod:
     """A pod template and the object it belongs to.
@@ -156,6 +166,7 @@ class Pod:
         variable: environment variable with further arguments.
         storage: the model that a controller mounts.
         managed: the containers have no command because a controller gives them vLLM's.
+        fallback_image: the image of containers that name none, because a controller brings it.
         image_runs: a container without command and arguments runs its image's entry point (a Ray node does not).
         templated: it is what is known of a template.
     """
@@ -180,6 +191,7 @@ class Pod:
     variable: str | None = None
     storage: Scalar | None = None
     managed: bool = False
+    fallback_image: Scalar | None = None
     image_runs: bool = True
     templated: bool = False
 
@@ -203,7 +215,7 @@ class Pod:
         for holder in self.around:
             if not requests and node_at(node, "resources") is None:
                 requests, shares = accelerator_requests(holder)
-        image_node = scalar_at(node, "image")
+        image_node = scalar_at(node, "image") or self.fallback_image
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
         named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
         command = environment.words(node_at(node, "command"))
@@ -315,13 +327,7 @@ class Pod:
             if isinstance(entry.value, Scalar):
                 yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))
         required = node_at(self.spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-        terms = items_at(required, "nodeSelectorTerms")
-        for term in terms:
-            for expression in items_at(term, "matchExpressions"):
-                key = text_at(expression, "key")
-                values = tuple(item.value for item in items_at(expression, "values") if isinstance(item, Scalar))
-                if key and values and text_at(expression, "operator") == "In":
-                    yield NodeHint(key, values, expression.span)
+        yield from hints_of_terms(items_at(required, "nodeSelectorTerms"))
         for entry in entries_at(self.template, "metadata", "labels"):
             if isinstance(entry.value, Scalar) and any(word in entry.key.value.lower() for word in _MACHINE_WORDS):
                 yield NodeHint(entry.key.value, (entry.value.value,), _pair(entry.key.span, entry.value.span))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A file without any of these starts no vLLM: a patch may lack the word but not the flags.
 _MATTERS: Final = regex(
-    r"vllm|serveConfigV2|llm_configs"
+    r"vllm|serveConfigV2|llm_configs|modelFormat:\s*(?:\{\s*)?name:\s*[\"']?huggingface\b"
     r"|(?:max[-_]?model[-_]?len|gpu[-_]?memory[-_]?util|tensor[-_]?parallel[-_]?size|kv[-_]cache[-_]dtype|--max[-_]num[-_])",
     re.IGNORECASE,
 )

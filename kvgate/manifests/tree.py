@@ -22,6 +22,7 @@ MAX_ENV_LINE: Final = 5_000
 # What files of the tree say about objects of other files; only these are parsed for it.
 _CONFIG_MAP: Final = regex(r"ConfigMap|configMapGenerator")
 _AUTOSCALER: Final = regex(r"HorizontalPodAutoscaler|ScaledObject")
+_RUNTIME: Final = regex(r"ServingRuntime")
 
 
 @record
@@ -43,6 +44,16 @@ class Autoscaler:
     namespace: str | None
     minimum: int
     span: Span
+    path: str
+
+
+@record
+class ServingRuntime:
+    """The image that a KServe runtime serves models with."""
+
+    name: str
+    namespace: str | None
+    image: Scalar
     path: str
 
 
@@ -74,6 +85,7 @@ class Tree:
         self.memo: dict[str, object] = {}
         self._config_maps: list[ConfigMap] | None = None
         self._autoscalers: list[Autoscaler] | None = None
+        self._runtimes: list[ServingRuntime] | None = None
 
     def stream(self, file: SourceFile) -> YamlStream:
         """The YAML of a file."""
@@ -139,6 +151,17 @@ class Tree:
             lambda left, right: left.minimum == right.minimum,
         )
 
+    def runtime_image(self, name: str, namespace: str | None, path: str) -> Scalar | None:
+        """The image of the (Cluster)ServingRuntime of a name."""
+        if self._runtimes is None:
+            self._runtimes = list(self._all_runtimes())
+        found = _nearest(
+            [item for item in self._runtimes if item.name == name and _compatible(item.namespace, namespace)],
+            path,
+            lambda left, right: left.image.value == right.image.value,
+        )
+        return found.image if found is not None else None
+
     def _documents(self, pattern: re.Pattern[str]) -> Iterator[tuple[SourceFile, Node]]:
         for file in self.files.values():
             if pattern.search(file.text) and not is_go_template(file.text):
@@ -203,12 +226,20 @@ class Tree:
                 namespace = text_at(document, "metadata", "namespace")
                 yield Autoscaler(target, name, namespace, minimum, node.span, file.path)
 
+    def _all_runtimes(self) -> Iterator[ServingRuntime]:
+        for file, document in self._documents(_RUNTIME):
+            name = text_at(document, "metadata", "name")
+            containers = items_at(document, "spec", "containers")
+            images = [image for node in containers if (image := scalar_at(node, "image")) is not None and image.value]
+            if name and images and (text_at(document, "kind") or "").endswith("ServingRuntime"):
+                yield ServingRuntime(name, text_at(document, "metadata", "namespace"), images[0], file.path)
+
 
 def _compatible(left: str | None, right: str | None) -> bool:
     return left is None or right is None or left == right
 
 
-_Item = TypeVar("_Item", ConfigMap, Autoscaler)
+_Item = TypeVar("_Item", ConfigMap, Autoscaler, ServingRuntime)
 
 
 def _nearest(items: list[_Item], path: str, agree: Callable[[_Item, _Item], bool]) -> _Item | None:

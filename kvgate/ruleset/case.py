@@ -246,6 +246,13 @@ class Case:
             self._predicted[key] = self.plan.predict(without=without, changes=changes, gpu=gpu)
         return self._predicted[key]
 
+    def at_release(self, version: str) -> Case:
+        """The same unit with another release, as if the files stated it."""
+        from kvgate.plan import at_release
+
+        plan = at_release(self.plan, version)
+        return Case(plan, plan.predict(), self.scene)
+
     def common_gpus(self) -> list[Gpu]:
         """The GPUs of :data:`COMMON_GPUS` that the catalogue knows."""
         from kvgate.hardware.catalogue import find_gpu

@@ -22,6 +22,12 @@ _MEMORY: Final = regex(
     r"\b.{0,24}(?:\bv?ram\b|memory|kv.?cache|\bcache\b)",
     re.IGNORECASE,
 )
+#: Words by which a comment says that a value makes the KV cache itself smaller; less use of it is another thing.
+_SMALLER_CACHE: Final = regex(
+    r"\b(?:save|saves|saving|reduce|reduces|reducing|less|lower|lowers|free|frees|cut|cuts|shrink|shrinks|smaller)\b"
+    r".{0,24}\bkv.?cache\b(?!.{0,3}(?:pressure|us(?:e|age)|contention|pre-?empt|evict))",
+    re.IGNORECASE,
+)
 _DENIAL: Final = regex(r"\b(?:not|no|never|nothing|without|neither|regardless)\b|n't\b|kvgate", re.IGNORECASE)
 
 
@@ -48,6 +54,11 @@ def claims_capacity(span: Span) -> str | None:
 def claims_memory(span: Span) -> str | None:
     """The comment beside a value that says it saves or yields memory, None if there is none."""
     return _claim(span, _MEMORY)
+
+
+def claims_smaller_cache(span: Span) -> str | None:
+    """The comment beside a value that says it makes the KV cache smaller, None if there is none."""
+    return _claim(span, _SMALLER_CACHE)
 
 
 def _claim(span: Span, words: re.Pattern[str]) -> str | None:

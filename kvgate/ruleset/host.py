@@ -145,14 +145,15 @@ class Host:
 
     @property
     def values(self) -> tuple[Node, ...]:
-        """For values of a chart, the mappings that may speak of the server: its own, then the whole file's."""
+        """For values of a chart, the mappings that may speak of the server: its own, then those around it."""
         if not self.is_values:
             return ()
         own = self.node
         whole = self.unit.document
         if self.unit.kind == "HelmRelease":
             whole = node_at(whole, "spec", "values") or whole
-        return tuple(node for node in ((own, whole) if own is not whole else (own,)) if node is not None)
+        around = _enclosing(whole, own) if own is not None else []
+        return (*([own] if own is not None else []), *reversed(around)) or ((whole,) if whole is not None else ())
 
     def value(self, *keys: str) -> Node | None:
         """A value of a chart below a path of keys, the server's own before the file's."""
@@ -186,7 +187,11 @@ class Host:
         from kvgate.manifests.kubernetes import quantity_bytes
 
         if self.is_object or self.is_values:
-            found = self.value("resources", "limits", "memory") or node_at(self.node, "resources", "limits", "memory")
+            found = (
+                self.value("resources", "limits", "memory")
+                or self.value("limitMemory")  # the production stack's chart
+                or node_at(self.node, "resources", "limits", "memory")
+            )
             return Amount(quantity_bytes(found.value), found.span) if isinstance(found, Scalar) else None
         if self.is_compose:
             for keys in (("mem_limit",), ("deploy", "resources", "limits", "memory")):
@@ -571,6 +576,27 @@ def _published_port(text: str, span: Span) -> Published:
     parts = re.split(r":(?![^{}]*\}|[^\[\]]*\])", text)
     address = parts[0] if len(parts) > 2 else None
     return Published(address, parts[-1].partition("/")[0], span)
+
+
+def _enclosing(whole: Node | None, inner: Node) -> list[Node]:
+    """The mappings around a node, from the outermost one on; the outermost alone where it does not hold the node."""
+
+    def path(node: Node) -> list[Node] | None:
+        if node is inner:
+            return []
+        if not (node.span.start <= inner.span.start and inner.span.end <= node.span.end):
+            return None
+        below = [entry.value for entry in node.items()] if isinstance(node, Mapping) else []
+        below += node.items if isinstance(node, Sequence) else []
+        for child in below:
+            found = path(child)
+            if found is not None:
+                return [node, *found] if isinstance(node, Mapping) else found
+        return None
+
+    if whole is None or whole is inner:
+        return []
+    return path(whole) or [whole]
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.config import RuleConfig
 from kvgate.findings.finding import Finding, InternalError, Location, Severity
@@ -20,6 +20,7 @@ from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.certainty import Bound, Certainty, Input, certainty_of, severity_of
 from kvgate.ruleset.checks import checks
+from kvgate.ruleset.checks.hardware import refusal
 from kvgate.ruleset.facts import UnitFacts, find_fact
 from kvgate.ruleset.load import RuleSet, with_options
 from kvgate.ruleset.locate import locate, unit_line
@@ -227,17 +228,45 @@ def _guarded(
 
 
 def _unit_findings(rule: Rule, severity: Severity, case: Case) -> Iterator[Finding]:
-    if rule.vllm is not None and not _speaks_of(rule, case.plan.version):
+    if not _speaks_of_release(rule, case):
         return
-    if rule.condition is not None:
-        drafts: Iterable[Draft] = _condition_drafts(rule, case)
-    else:
-        assert rule.check is not None
-        drafts = checks()[rule.check].run(case, rule.params)
-    for draft in drafts:
+    for draft in _drafts(rule, case):
         certainty = _certainty(draft, case)
+        if certainty is Certainty.POSSIBLE and _holds_for_every_release(rule, draft, case):
+            certainty = Certainty.LIKELY
         if certainty is not None:
             yield _finding(rule, severity, draft, certainty, case)
+
+
+def _drafts(rule: Rule, case: Case) -> Iterable[Draft]:
+    if rule.condition is not None:
+        return _condition_drafts(rule, case)
+    assert rule.check is not None
+    found: Iterable[Draft] = checks()[rule.check].run(case, rule.params)
+    return found
+
+
+#: Releases that stand for all that people run: where a claim holds with each, it does not rest on the release.
+EVERY_RELEASE: Final = ("0.8.5", "0.10.2", "0.13.0", "0.17.1", "0.21.0", "0.27.1")
+
+
+def _holds_for_every_release(rule: Rule, draft: Draft, case: Case) -> bool:
+    """Whether a claim that is in doubt for the release alone holds with any release that starts the model at all."""
+    if case.doubtful.intersection(draft.rests_on) != {"vllm_version"}:
+        return False
+    asked = 0
+    for version in EVERY_RELEASE:
+        other = case.at_release(version)
+        if refusal(other) is not None or any(problem.refused for problem in other.plan.parsed.problems):
+            continue  # a release that does not know the model, or its arguments, is not the one that runs
+        asked += 1
+        if not _speaks_of_release(rule, other) or not any(
+            (found.variant, found.at) == (draft.variant, draft.at)
+            and _certainty(found, other) in (Certainty.LIKELY, Certainty.CERTAIN)
+            for found in _drafts(rule, other)
+        ):
+            return False
+    return asked > 0
 
 
 def _certainty(draft: Draft, case: Case) -> Certainty | None:
@@ -251,7 +280,7 @@ def _tree_findings(rule: Rule, severity: Severity, scene: Scene) -> Iterator[Fin
     for draft in checks()[rule.check].run(scene, rule.params):
         case = draft.case
         if case is not None:
-            if rule.vllm is not None and not _speaks_of(rule, case.plan.version):
+            if not _speaks_of_release(rule, case):
                 continue
             certainty = _certainty(draft, case)
             if certainty is not None:
@@ -266,12 +295,13 @@ def _always(bound: Bound) -> bool:
     return True
 
 
-def _speaks_of(rule: Rule, version: str) -> bool:
+def _speaks_of_release(rule: Rule, case: Case) -> bool:
     from packaging.version import InvalidVersion, Version
 
-    assert rule.vllm is not None
+    if rule.vllm is None:
+        return True
     try:
-        return rule.vllm.contains(Version(Version(version).public))
+        return rule.vllm.contains(Version(Version(case.plan.version).public))
     except InvalidVersion:
         return True  # nightly and the like: judged as the newest release
 

@@ -21,9 +21,9 @@ from kvgate.manifests.entrypoint import (
 )
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
-from kvgate.manifests.kubernetes import accelerator_requests, quantity_bytes
+from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms, quantity_bytes
 from kvgate.manifests.launch import Container, Start, environment_of, find_starts, starts_of_script
-from kvgate.manifests.tree import Tree, entries_at, node_at, scalar_at
+from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -650,7 +650,9 @@ def _hints(site: _Site) -> Iterator[NodeHint]:
         for entry in entries:
             if isinstance(entry.value, Scalar):
                 yield NodeHint(entry.key.value, (entry.value.value,), entry.key.span)
-        if entries:
+        terms = items_at(node, "nodeSelectorTerms")
+        yield from hints_of_terms(terms)
+        if entries or terms:
             return
 
 

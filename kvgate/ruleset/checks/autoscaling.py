@@ -169,6 +169,7 @@ def _of_values(case: Case) -> Iterator[Draft]:
 
 
 _KNATIVE_METRIC: Final = "autoscaling.knative.dev/metric"
+_KSERVE_METRIC: Final = "serving.kserve.io/metric"
 _DEPLOYMENT_MODE: Final = "serving.kserve.io/deploymentMode"
 
 
@@ -177,8 +178,18 @@ def _knative(case: Case) -> Iterator[Draft]:
     document = case.unit.document
     if case.unit.kind not in ("InferenceService", "LLMInferenceService", "Service"):
         return
-    metric = scalar_at(document, "spec", "predictor", "scaleMetric") or scalar_at(
-        document, "metadata", "annotations", _KNATIVE_METRIC
+    annotations = node_at(document, "metadata", "annotations")
+    metric = next(
+        (
+            found
+            for found in (
+                scalar_at(document, "spec", "predictor", "scaleMetric"),
+                scalar_at(annotations, _KNATIVE_METRIC),
+                scalar_at(annotations, _KSERVE_METRIC),
+            )
+            if found is not None
+        ),
+        None,
     )
     values: dict[str, Any] = {
         "metric": metric.value if metric is not None else "cpu",

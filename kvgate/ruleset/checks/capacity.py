@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.findings.finding import Severity
 from kvgate.records import record
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
 from kvgate.ruleset.certainty import Bound, Input
 from kvgate.ruleset.checks import NoParams, check
-from kvgate.ruleset.comments import claims_capacity, claims_memory
+from kvgate.ruleset.comments import claims_capacity, claims_memory, claims_smaller_cache
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.words import amount, gib, plural
 
@@ -181,8 +181,8 @@ def max_model_len_fits(case: Case, params: NoParams) -> Iterator[Draft]:
         return  # whatever keeps it from starting, it is not the length
     if cache.num_gpu_blocks is None or not held or length is None or cache.bytes_per_block is None:
         return
-    if case.argument("max_model_len") in (-1, "auto"):
-        return
+    if case.argument("max_model_len") in (-1, "auto") or prediction.resolved.get("refusal"):
+        return  # fitted to the pool, or refused before the pool is looked at
     starts = prediction.starts
     need = round(cache.num_gpu_blocks / held) * cache.bytes_per_block
     longest = cache.estimated_max_model_len
@@ -335,8 +335,7 @@ def max_model_len_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]
     if claim is None and memory_claim is None:
         return
     # whatever the GPU: what a comment claims must be wrong on every common one that has room
-    roomy = [gpu for gpu in case.common_gpus() if not _no_room(case.predict(gpu=gpu))]
-    drafts = [_length_draft(case, params, length, own, claim, memory_claim, gpu) for gpu in roomy]
+    drafts = [_length_draft(case, params, length, own, claim, memory_claim, gpu) for gpu in _roomy_gpus(case)]
     if drafts and all(draft is not None for draft in drafts):
         yield from drafts[:1]  # type: ignore[misc]
 
@@ -387,6 +386,11 @@ def _length_draft(
     )
 
 
+def _roomy_gpus(case: Case) -> list[Gpu]:
+    """The common GPUs on which the server has a pool, where no file names its own."""
+    return [gpu for gpu in case.common_gpus() if not _no_room(case.predict(gpu=gpu))]
+
+
 def _held(prediction: Prediction, sustained: int | None) -> str:
     """What a pool holds, in the terms of the declared load, else in tokens."""
     if sustained is not None and prediction.workload is not None and prediction.workload.request_tokens is not None:
@@ -408,6 +412,7 @@ def _change(with_pool: int, without_pool: int) -> str:
     "max-num-seqs-as-capacity",
     params=AsCapacity,
     values=(
+        "utilization",
         "sequences",
         "peak",
         "capacity",
@@ -430,9 +435,15 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
     argument = case.plan.parsed.arguments.get("max_num_seqs")
     sequences = case.argument("max_num_seqs")
     prediction = case.prediction
-    if argument is None or not isinstance(sequences, int) or sequences <= 0 or prediction is None:
+    if argument is None or not isinstance(sequences, int) or sequences <= 0:
         return
-    if prediction.starts == "no" or _no_room(prediction):
+    smaller, share = claims_smaller_cache(argument.span), case.effective("gpu_memory_utilization")
+    if smaller is not None and share is not None and case.plan.values.get("kv_cache_memory_bytes") is None:
+        set_by = "" if "gpu_memory_utilization" in case.plan.values else " (the default)"
+        values = {"claim": smaller, "sequences": sequences, "utilization": f"{share:g}{set_by}"}
+        yield Draft(variant="smaller-cache", values=values)
+        return
+    if prediction is None or prediction.starts == "no" or _no_room(prediction):
         return
     workload, times = case.plan.workload, case.replicas_held()
     peak = workload.peak_concurrency if workload is not None else None
@@ -440,6 +451,7 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
     sustained = sustained_at(prediction, Bound.ESTIMATE)
     claim = claims_capacity(argument.span)
     values = {
+        "utilization": "",
         "sequences": sequences,
         "peak": peak,
         "capacity": None if sustained is None else sustained * times,
@@ -467,15 +479,11 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
         )
         return
     memory_claim = claims_memory(argument.span)
-    unset = case.predict(without=("max_num_seqs",)) if memory_claim is not None else None
-    without = unset.memory.kv_cache_available.bytes if unset is not None else None
-    if memory_claim is not None and pool and without is not None and abs(pool - without) <= params.tolerance * pool:
-        yield Draft(
-            variant="memory-claim",
-            values={**values, "claim": memory_claim, "without_pool": without, "change": _change(pool, without)},
-            rests_on=_POOL,
-        )
-        return
+    if memory_claim is not None:
+        draft = _sequences_draft(case, params, memory_claim, values)
+        if draft is not None:
+            yield draft
+            return
     tokens, length = prediction.kv_cache.size_tokens, prediction.kv_cache.max_model_len
     if claim is None or peak is not None or not tokens or not length or workload is not None:
         return
@@ -485,6 +493,32 @@ def max_num_seqs_as_capacity(case: Case, params: AsCapacity) -> Iterator[Draft]:
         yield Draft(
             variant="claim", values={**values, "each": each, "length": length, "tokens": tokens}, rests_on=_POOL
         )
+
+
+def _sequences_draft(case: Case, params: AsCapacity, claim: str, values: dict[str, Any]) -> Draft | None:
+    """The pool is the same without the flag; where no file names the GPU, on every common one that has room."""
+    known = case.plan.gpu is not None or case.plan.gpu_memory_bytes is not None
+    shown: dict[str, Any] = {}
+    for gpu in [None] if known else _roomy_gpus(case):
+        kept, unset = case.predict(gpu=gpu), case.predict(without=("max_num_seqs",), gpu=gpu)
+        if kept is None or unset is None:
+            return None
+        pool, without = kept.memory.kv_cache_available.bytes, unset.memory.kv_cache_available.bytes
+        if not pool or without is None or abs(pool - without) > params.tolerance * pool:
+            return None
+        if not shown:
+            machine = {"machine": f"{gpu.name} (for example) with {case.release_words}"} if gpu is not None else {}
+            shown = {
+                "with_pool": pool, "without_pool": without, "change": _change(pool, without), "about": _about(kept),
+                "with_held": _held(kept, sustained_at(kept, Bound.ESTIMATE)), **machine,
+            }  # fmt: skip
+    if not shown:
+        return None
+    return Draft(
+        variant="memory-claim",
+        values={**values, **shown, "claim": claim},
+        rests_on=_POOL if known else ("model", "vllm_version"),
+    )
 
 
 def _below(sustained: int | None, sequences: int) -> bool:

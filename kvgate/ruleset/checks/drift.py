@@ -12,7 +12,7 @@ from kvgate.records import record
 from kvgate.ruleset.case import Case, sustained_at
 from kvgate.ruleset.certainty import Bound
 from kvgate.ruleset.checks import NoParams, check
-from kvgate.ruleset.checks.memory import available, other_release
+from kvgate.ruleset.checks.memory import available
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
 from kvgate.ruleset.words import amount, gib
@@ -91,7 +91,7 @@ def default_drift(case: Case, params: Drift) -> Iterator[Draft]:
         and (unless is None or case.argument(unless) in (None, False))
         and _ONLY.get(words, _always)(case)
     ]
-    before, after = other_release(case, tuned), case.prediction
+    before, after = case.at_release(tuned).prediction, case.prediction
     pool_before, pool_after = available(before), available(after)
     values: dict[str, Any] = {
         "tuned_on": tuned,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,8 @@ from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.comments import claims_capacity, claims_memory
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.words import GIB, amount, gib, listed
+from kvgate.source.text import Span
+from kvgate.source.yaml_tree import Scalar, scalar_bool
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction
@@ -503,17 +504,17 @@ def host_memory(case: Case, params: HostMemory) -> Iterator[Draft]:
             "parts": listed(words for words, _, _ in parts),
             "factor": params.factor,
         },
-        ceiling=None if certain > limit.value else Severity.WARNING,
+        ceiling=None if certain >= limit.value else Severity.WARNING,  # the process itself needs some beside
         related=tuple((place, "this part") for _, _, place in parts),
     )
 
 
-def _factors(parts: list[tuple[str, int, str]], params: HostMemory) -> Iterator[float]:
+def _factors(parts: list[tuple[str, int, str | Span]], params: HostMemory) -> Iterator[float]:
     for words, _, _ in parts:
         yield params.factor if f"x {params.factor:g}" in words else 1.0
 
 
-def _offloaded(case: Case, params: HostMemory) -> Iterator[tuple[str, int, str]]:
+def _offloaded(case: Case, params: HostMemory) -> Iterator[tuple[str, int, str | Span]]:
     """Parts of the host's memory that the server asks for: words, bytes, and the place."""
     ranks = (case.integer("tensor_parallel_size") or 1) * (case.integer("pipeline_parallel_size") or 1)
 
@@ -537,6 +538,10 @@ def _offloaded(case: Case, params: HostMemory) -> Iterator[tuple[str, int, str]]
     if swap and not case.since("0.11.0"):
         words = "--swap-space" if "swap_space" in case.plan.values else "the default of --swap-space"
         yield f"{f'{ranks} x ' if ranks > 1 else ''}{swap:g} GiB for {words}", int(swap * ranks * GIB), "arg:swap_space"
+    buffer = case.host.value("lmcacheConfig", "cpuOffloadingBufferSize")
+    if isinstance(buffer, Scalar) and scalar_bool(case.host.value("lmcacheConfig", "enabled")) is True:
+        size = _number(buffer.value) or 0.0
+        yield f"{size:g} GiB for lmcacheConfig.cpuOffloadingBufferSize", int(size * GIB), buffer.span
     local = _number(case.plan.environment.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
     if local and case.plan.environment.get("LMCACHE_LOCAL_CPU", "true").lower() in ("true", "1"):
         yield (
@@ -607,8 +612,3 @@ def offload_as_capacity(case: Case, params: NoParams) -> Iterator[Draft]:
             continue  # that it saves GPU memory is true
         flag = "--" + dest.replace("_", "-")
         yield Draft(at=f"arg:{dest}", values={"flag": flag, "claim": claim, "effect": effects[dest]})
-
-
-def other_release(case: Case, version: str) -> Prediction | None:
-    """What another release would make of the same unit."""
-    return replace(case.plan, version=version, version_basis="declared").predict()

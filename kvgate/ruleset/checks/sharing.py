@@ -90,7 +90,7 @@ def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
         case=first,
         values=_values(found, values, gpus),
         # a file with many servers on one GPU is more often a list to choose from than something that is started whole
-        ceiling=Severity.WARNING if len(found) > 2 else None,
+        ceiling=Severity.WARNING if len(found) > 2 or len({case.unit.path for case in found}) > 1 else None,
         related=tuple((_place(case), "on the same GPU") for case in others),
     )
 
@@ -120,6 +120,9 @@ def share_of(case: Case) -> float | None:
     return float(share) if isinstance(share, int | float) and not isinstance(share, bool) else None
 
 
+#: Kinds of units that run side by side for as long as the machine runs.
+_SERVICES: Final = ("systemd", "quadlet")
+
 # -- which servers see the same GPUs -----------------------------------------------------------------------------------
 
 
@@ -141,7 +144,9 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
                 groups.setdefault(("pod", id(pod.spec)), []).append(case)
         else:
             # steps of a pipeline follow each other; commands of one script may run side by side
-            groups.setdefault(("script", unit.path, id(unit.node)), []).append(case)
+            folder = unit.path.rpartition("/")[0]
+            place = ("machine", folder) if unit.kind in _SERVICES else ("script", unit.path, id(unit.node))
+            groups.setdefault(place, []).append(case)
     return [group for group in groups.values() if group]
 
 
@@ -167,7 +172,12 @@ def _devices(case: Case) -> set[str]:
         if option is None:
             return set()
         visible = _docker_gpus(option[0])
-    elif not _in_background(case):
+    elif case.unit.kind == "quadlet":
+        ids = re.findall(r"nvidia\.com/gpu=([\w:-]+)", case.unit.span.file.text)
+        if not ids:
+            return set()
+        visible = None if "all" in ids else ids
+    elif case.unit.kind not in _SERVICES and not _in_background(case):
         return set()
     for name in ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
         text = environment.get(name)
