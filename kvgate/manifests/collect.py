@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvgate.manifests.formats import FORMAT_SUFFIXES, format_of_name
+from kvgate.manifests.formats import FORMAT_SUFFIXES, format_of_name, is_template_name
 from kvgate.records import record
 from kvgate.source.text import SourceFile
 
@@ -19,6 +19,9 @@ MAX_FILE_BYTES: Final = 5_000_000
 MAX_DIRECTORY_DEPTH: Final = 60
 MAX_SCRIPT_BYTES: Final = 200_000
 SUFFIXES: Final = FORMAT_SUFFIXES
+
+# Arguments that only vLLM takes: a script that keeps its image in another file may not name it.
+_FLAGS: Final = (b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size")
 
 # Directories that hold other people's files or none of the project's own.
 SKIPPED_DIRECTORIES: Final = frozenset(
@@ -172,7 +175,7 @@ def _is_wanted(collector: _Collector, name: str) -> bool:
     """Whether a file of a directory is looked at, by its name."""
     if collector.suffixes is not None:
         return os.path.splitext(name)[1].lower() in collector.suffixes
-    return format_of_name(name) is not None or "." not in name
+    return format_of_name(name) is not None or "." not in name or is_template_name(name)
 
 
 def _excluded(collector: _Collector, path: Path, is_directory: bool) -> bool:
@@ -228,9 +231,11 @@ def _may_matter(path: str, data: bytes) -> bool:
         if b'"$schema"' in data[:2000]:
             return False
         return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
-    if form is None and not (data.startswith(b"#!") and len(data) <= MAX_SCRIPT_BYTES):
+    if form is None and not (data.startswith(b"#!") or is_template_name(path)):
         return False
-    return b"vllm" in data.lower()
+    if form is None and len(data) > MAX_SCRIPT_BYTES:
+        return False
+    return b"vllm" in data.lower() or any(flag in data for flag in _FLAGS)
 
 
 def _reason(error: OSError) -> str:

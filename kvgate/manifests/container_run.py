@@ -13,10 +13,10 @@ from typing import Final
 from kvgate.manifests.launch import CONTAINER_PROGRAMS, Container, ContainerRun, Find
 from kvgate.manifests.unit import GpuRequest, SharedMemory
 from kvgate.records import record
-from kvgate.shell.command import Command, basename
+from kvgate.shell.command import Command, basename, path_of
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.source.text import Span, Text, Word
 
 _STARTS: Final = frozenset({"run", "create"})
 
@@ -242,26 +242,16 @@ class _Mount:
 
 def _mounts(options: Mapping[str, Sequence[Word]]) -> Iterator[_Mount]:
     for word in options.get("--volume", ()):
-        source, _, rest = _tail(word).partition(":")
+        source, _, rest = path_of(word).partition(":")
         target = rest.partition(":")[0].rstrip("/")
         if source.startswith((".", "/", "~")) and target:
             yield _Mount(source.rstrip("/"), target)
     for word in options.get("--mount", ()):
-        parts = dict(part.partition("=")[::2] for part in _tail(word).split(","))
+        parts = dict(part.partition("=")[::2] for part in path_of(word).split(","))
         source = parts.get("source") or parts.get("src") or ""
         target = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
         if source and target:
             yield _Mount(source.rstrip("/"), target.rstrip("/"))
-
-
-def _tail(word: Word) -> str:
-    """The text of a word; one that begins with an unknown directory (``$PWD/x``) counts from where the script is."""
-    if word.resolved:
-        return word.value
-    first: Unresolved = word.unresolved[0]
-    if word.value.startswith(first.text) and len(word.unresolved) == 1:
-        return "." + word.value[len(first.text) :]
-    return ""
 
 
 def _mounted(mounts: Sequence[_Mount], path: str, find: Find | None) -> Value | None:

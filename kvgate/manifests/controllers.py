@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.custom import NOT_DEPLOYED
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart
-from kvgate.manifests.helm.values import Release, read_object
+from kvgate.manifests.helm.values import Release, read_object, read_values
 from kvgate.manifests.launch import Start, environment_of
 from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, scalar_at, text_at
 from kvgate.manifests.unit import NodeHint, ServeUnit, Unread
@@ -115,6 +116,15 @@ def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[Se
         name = text_at(item, "metadata", "name") or ""
         release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
         yield from read_object(tree, file, item, CONTROLLERS[kind][1], release)
+
+
+def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of objects whose kind stands in no table: what speaks of vLLM in them as values of charts do."""
+    for item in expand_list(document):
+        kind, spec = text_at(item, "kind") or "", node_at(item, "spec")
+        if kind not in NOT_DEPLOYED and "." in (text_at(item, "apiVersion") or "") and spec is not None:
+            name = text_at(item, "metadata", "name") or ""
+            yield from read_values(tree, file, spec, Release(kind, text_at(item, "metadata", "namespace"), name, item))
 
 
 def _workspace(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit]:

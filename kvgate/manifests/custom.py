@@ -130,7 +130,15 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
             templated=templated,
         )
-        yield from pod.units()
+        for unit in pod.units():
+            if not (isinstance(unit, ServeUnit) and _joins_leader(site, unit)):
+                yield unit
+
+
+def _joins_leader(site: _Site, unit: ServeUnit) -> bool:
+    """Whether a worker runs a script that nobody can read, as its leader does: both are one server."""
+    led = any(node.get("leaderTemplate") is not None for node in site.around)
+    return led and "workerTemplate" in site.steps and bool(unit.words) and unit.words[0].value == unit.entry
 
 
 def _sites(item: Node) -> Iterator[_Site]:
@@ -175,6 +183,12 @@ def _served_by_runtime(site: _Site) -> bool:
     return name.lower() in ("vllm", "huggingface") or "vllm" in (text_at(container, "runtime") or "").lower()
 
 
+def _image_of_runtime(tree: Tree, file: SourceFile, item: Node, site: _Site) -> Scalar | None:
+    """The image of the runtime that a KServe ``predictor.model`` names."""
+    runtime = text_at(site.containers[0], "runtime") if len(site.containers) == 1 else None
+    return tree.runtime_image(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
+
+
 def _storage(site: _Site) -> Scalar | None:
     (container, *_) = site.containers
     return scalar_at(container, "storageUri") or scalar_at(container, "storage", "path")
@@ -183,12 +197,6 @@ def _storage(site: _Site) -> Scalar | None:
 def _replicas(site: _Site) -> Node | None:
     for node in site.around:
         for key in ("replicas", "minReplicas"):
-def _image_of_runtime(tree: Tree, file: SourceFile, item: Node, site: _Site) -> Scalar | None:
-    """The image of the runtime that a KServe ``predictor.model`` names."""
-    runtime = text_at(site.containers[0], "runtime") if len(site.containers) == 1 else None
-    return tree.runtime_image(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
-
-
             found = node.get(key)
             if found is not None:
                 return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from kvgate.manifests.flags import words_of_entries
+from kvgate.manifests.helm.values import Release, read_values
 from kvgate.manifests.launch import Start, environment_of
 from kvgate.manifests.shapes import is_kubernetes
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
@@ -16,6 +18,9 @@ from kvgate.source.text import SourceFile, Text, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_go_template, parse_embedded, scalar_int
 
 MAX_CHARACTERS: Final = 200_000
+
+# What the texts have in them that are read here: pods, deployment templates of AIBrix, models of RayLLM.
+CARRIED: Final = re.compile(r"containers:|engine:|engine_kwargs:")
 
 # Path in a deployment template of AIBrix -> the flag that its engine adapter makes of it; sizes of one give none.
 _AIBRIX_FLAGS: Final = (
@@ -44,7 +49,7 @@ def read_config_maps(tree: Tree, file: SourceFile, document: Node) -> Iterator[S
 
 def _of_text(tree: Tree, file: SourceFile, item: Node, key: str, text: Scalar) -> Iterator[ServeUnit | Unread]:
     value = text.value
-    if "containers:" not in value and "engine:" not in value:
+    if not CARRIED.search(value):
         return
     if is_go_template(value):
         from kvgate.manifests.helm.chart import render_embedded
@@ -62,6 +67,10 @@ def _of_text(tree: Tree, file: SourceFile, item: Node, key: str, text: Scalar) -
         if is_kubernetes(document):
             for unit in read_kubernetes(tree, file, document, templated=True):
                 yield _named(unit, item, key) if isinstance(unit, ServeUnit) else unit
+        elif node_at(document, "engine_config") is not None:
+            name = text_at(item, "metadata", "name") or ""
+            release = Release("ConfigMap", text_at(item, "metadata", "namespace"), f"{name}/{key}", item)
+            yield from read_values(tree, file, document, release)
         elif isinstance(document, Sequence):
             for template in document.items:
                 made = _aibrix(file, item, template)

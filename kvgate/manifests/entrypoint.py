@@ -207,7 +207,8 @@ def is_vllm_image(image: str) -> bool:
     """Whether the image's own name or tag (not its organisation) says vLLM, and not one of the programs around it."""
     last = repository_of(image).lower().rpartition("/")[2]
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
-    return ("vllm" in _tokens(last) or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
+    named = any(re.fullmatch(r"vllm[0-9]*", token) for token in _tokens(last))  # neuron-sdk2.20-vllm0.5.0-neuron
+    return (named or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
 
 
 def is_other_program(image: str) -> bool:

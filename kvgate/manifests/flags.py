@@ -50,7 +50,7 @@ def word_of_node(node: Node) -> Word:
     """A value as one word: a scalar as it is, everything else as JSON."""
     if isinstance(node, Scalar):
         return mark_placeholders(Value(node.text)).word()
-    return Word(Text.at(json.dumps(json_of_node(node), ensure_ascii=False), node.span))
+    return mark_placeholders(Value(Text.at(json.dumps(json_of_node(node), ensure_ascii=False), node.span))).word()
 
 
 def json_of_node(node: Node, depth: int = 0) -> Any:

@@ -190,6 +190,8 @@ def why_unread(container: Container) -> str | None:
     if not words or not container.accelerated or not is_vllm_image(image):
         return None
     script = _script(words)
+    if script is None:
+        script = _script_elsewhere(_commands_of(words, container), container)
     if script is None or (container.find is not None and container.find(script.value) is not None):
         return None
     return f"{script.value}, which a vLLM image runs here, is not among the files read"
@@ -276,10 +278,13 @@ def _of_command(
     starts = starts_of_commands(found, container.find, container.environment)
     if starts:
         return starts
+    script = _script(words)
     if any(
         command.span.start != words[0].span.start or command.span.file is not words[0].span.file for command in found
     ):
-        return []  # a shell's script, read to its end, starts none
+        script = _script_elsewhere(found, container)
+        if script is None:
+            return []  # a shell's script, read to its end, starts none
     rest = words[1:]
     named = container.named or is_vllm_image(image)
     if is_other_program(image) or is_python_module(words):
@@ -292,7 +297,6 @@ def _of_command(
         first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
         note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
         return [_start(rest[first:], words[0].value, False, container, notes=(note,))]
-    script = _script(words)
     if script is None or not container.accelerated or not container.service:
         return []
     model = _model_variable(container)
@@ -389,6 +393,15 @@ def _script(words: Sequence[Word]) -> Word | None:
                 return word if word.value.endswith((".sh", ".py", ".bash")) or "/" in word.value else None
         return None
     return words[0] if head.endswith((".sh", ".py", ".bash")) else None
+
+
+def _script_elsewhere(found: Sequence[Command], container: Container) -> Word | None:
+    """The shell script among the commands of a script that is not at hand itself."""
+    for command in found:
+        script = _script(command.words)
+        if script is not None and script.value.endswith(".sh"):
+            return script if container.find is None or container.find(script.value) is None else None
+    return None
 
 
 def variable_words(environment: Mapping[str, Value]) -> tuple[tuple[Word, ...], tuple[Unresolved, ...]]:

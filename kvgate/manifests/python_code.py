@@ -12,9 +12,18 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.launch import Start, find_requirement, starts_of_commands, starts_of_script
+from kvgate.manifests.launch import (
+    Container,
+    ContainerRun,
+    Start,
+    find_requirement,
+    find_starts,
+    starts_of_commands,
+    starts_of_script,
+)
 from kvgate.manifests.python_names import Names, Source, written_call
 from kvgate.manifests.scripts import beside
 from kvgate.manifests.started import Surroundings, unit_of
@@ -41,6 +50,33 @@ _RUNS_WORDS: Final = frozenset(
 
 
 @record
+class _ContainerKeys:
+    """Calls of a library that start a container, and the keywords under which they take it."""
+
+    calls: frozenset[str]
+    image: str
+    command: str
+    arguments: str
+    environment: str
+
+
+_CONTAINERS: Final = (
+    # google.cloud.aiplatform.Model.upload
+    _ContainerKeys(
+        frozenset({"upload"}),
+        "serving_container_image_uri",
+        "serving_container_command",
+        "serving_container_args",
+        "serving_container_environment_variables",
+    ),
+    # kubernetes.client.V1Container, and the like of it
+    _ContainerKeys(frozenset({"Container", "V1Container"}), "image", "command", "args", "env"),
+    # docker.DockerClient.containers.run: the command follows the image's entry point
+    _ContainerKeys(frozenset({"create", "run"}), "image", "entrypoint", "command", "environment"),
+)
+
+
+@record
 class _Around:
     """What the decorators around a call say about the machine, and the name of what they stand at."""
 
@@ -51,9 +87,12 @@ class _Around:
 
 
 _MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig)\s*\(")
-_RUNS: Final = re.compile(r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?)\b")
+_RUNS: Final = re.compile(
+    r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
+)
 _STARTS: Final = re.compile(
-    r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']",
+    r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']"
+    r"|serving_container_args|V1Container|containers\.run",
     re.IGNORECASE,
 )
 
@@ -120,6 +159,8 @@ class _Reader:
             elif name in _RUNS_WORDS and call.args:
                 for start in self._command(call, name):
                     yield start, "python", self._around(call)
+            for start in self._container(call):
+                yield start, "python", self._around(call)
 
     # -- engines -----------------------------------------------------------------------------------------------------
 
@@ -189,6 +230,9 @@ class _Reader:
 
     def _ray_model(self, call: ast.Call) -> tuple[Start, str, _Around]:
         given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                given |= dict(self._plain_items(keyword.value))
         loading = dict(self._plain_items(given.get("model_loading_config")))
         words: list[Word] = []
         origin = loading.get("model_source") or loading.get("model_id")
@@ -251,6 +295,41 @@ class _Reader:
         if not value.text.value.strip():
             return []
         return starts_of_script(value, {}, self.find)
+
+    def _container(self, call: ast.Call) -> list[Start]:
+        """What a container does that a library is told to start: an image with its command and arguments."""
+        name, given = written_call(call)
+        for keys in _CONTAINERS:
+            if name not in keys.calls or not any(key in given for key in (keys.command, keys.arguments)):
+                continue
+            image_node = given.get(keys.image) or next(iter(call.args), None)
+            image = self._word(image_node) if image_node is not None else None
+            if image is None or not (image.value or image.unresolved):
+                continue
+            command = self.names.words(given[keys.command]) if keys.command in given else None
+            arguments = self.names.words(given[keys.arguments]) if keys.arguments in given else None
+            if not command and not arguments:
+                continue
+            environment, spans = self._variables_of(given.get(keys.environment))
+            place = self.source.span(call)
+            named = "vllm" in self.source.written(call).lower()
+            first, rest = tuple(command or ()), tuple(arguments or ())
+            container = Container(first or None, rest, image, environment, place, named, True)
+            run = ContainerRun(image, environment, spans, (), None, None, {})
+            found = [replace(start, run=run, span=place) for start in find_starts(container)]
+            if found:
+                return found
+        return []
+
+    def _variables_of(self, node: ast.expr | None) -> tuple[dict[str, Value], dict[str, Span]]:
+        values: dict[str, Value] = {}
+        spans: dict[str, Span] = {}
+        for name, value, place, condition in (self.names.items(node) or ()) if node is not None else ():
+            word = self._word(value)
+            if condition is not None:
+                word = Word(word.text, (Unresolved(word.value, f"only if {condition}"),))
+            values[name], spans[name] = value_of_word(word), place
+        return values, spans
 
     def _text_of(self, node: ast.expr) -> str:
         return self.names.word(node).value

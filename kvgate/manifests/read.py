@@ -15,7 +15,7 @@ from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernet
 from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.patterns import regex
-from kvgate.source.text import SourceFile
+from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
     if form != "yaml":
         yield from _read_code(tree, file, form)
         return
-    if file.path.endswith(".tpl"):
+    if file.path.endswith(".tpl") and "define" in file.text:
         return  # named templates: others include them
     if is_go_template(file.text) or ("{{" in file.text and is_chart_template(tree, file.path)):
         from kvgate.manifests.helm.read import read_template
@@ -244,11 +244,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     # each reader is imported by the first document that needs it
     if is_kustomization(document):
-        from kvgate.manifests.kubernetes import read_kubernetes
         from kvgate.manifests.kustomize import inline_patches
 
         for patched in inline_patches(tree, file, document):
-            yield from read_kubernetes(tree, file, patched.document, patched.span)
+            yield from _read_object(tree, file, patched.document, patched.span)
     elif is_kubernetes(document):
         yield from _read_kubernetes(tree, file, document, kustomize)
     elif is_serve_config(document):
@@ -260,10 +259,11 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
 
         yield from read_compose(tree, file, document)
     else:
-        from kvgate.manifests.vllm_config import is_vllm_config, read_vllm_config
+        from kvgate.manifests.vllm_config import find_vllm_config, read_vllm_config
 
-        if is_vllm_config(document, file.path):
-            yield from read_vllm_config(file, document)
+        config = find_vllm_config(document, file.path)
+        if config is not None:
+            yield from read_vllm_config(file, config)
             return
         from kvgate.manifests.scripted import is_scripted, read_scripted
 
@@ -279,21 +279,40 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
 def _read_kubernetes(
     tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize
 ) -> Iterator[ServeUnit | Unread]:
-    from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
-
     users = kustomize.users_of_patch(file.path)
     if users:
         if node_at(document, "spec") is not None:  # a patch of labels makes no other server
             from kvgate.manifests.kustomize import patched_by_file
 
             patched = patched_by_file(tree, file, document, users)
-            yield from read_kubernetes(tree, file, patched.document, patched.span)
+            yield from _read_object(tree, file, patched.document, patched.span)
         return
     owners = kustomize.owners(file.path)
     if owners:
         from kvgate.manifests.kustomize import transformed_by_owner
 
         document = transformed_by_owner(document, owners)
+    yield from _read_object(tree, file, document)
+
+
+def _read_object(
+    tree: Tree, file: SourceFile, document: Node, span: Span | None = None
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one Kubernetes object, whatever its kind.
+
+    Args:
+        span: where what stands in another file (a patched base) counts as beginning.
+    """
+    for found in _of_every_kind(tree, file, document):
+        if span is not None and isinstance(found, ServeUnit) and found.span.file is not file:
+            yield replace(found, span=span)
+        else:
+            yield found
+
+
+def _of_every_kind(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
+
     yield from read_kubernetes(tree, file, document)
     if any(_carries_manifests(item) for item in expand_list(document)):
         from kvgate.manifests.embedded import read_config_maps
@@ -305,10 +324,17 @@ def _read_kubernetes(
         from kvgate.manifests.helm.releases import read_releases
         from kvgate.manifests.ray import read_ray
 
-        yield from read_custom(tree, file, document)
-        yield from read_ray(tree, file, document)
-        yield from read_releases(tree, file, document)
-        yield from read_controlled(tree, file, document)
+        known = [
+            *read_custom(tree, file, document),
+            *read_ray(tree, file, document),
+            *read_releases(tree, file, document),
+            *read_controlled(tree, file, document),
+        ]
+        yield from known
+        if not known:
+            from kvgate.manifests.controllers import read_unknown
+
+            yield from read_unknown(tree, file, document)
 
 
 def _carries_manifests(item: Node) -> bool:
@@ -316,7 +342,12 @@ def _carries_manifests(item: Node) -> bool:
     if text_at(item, "kind") != "ConfigMap":
         return False
     texts = [entry.value.value for entry in entries_at(item, "data") if isinstance(entry.value, Scalar)]
-    return any("vllm" in text.lower() and ("containers:" in text or "engine:" in text) for text in texts)
+    texts = [text for text in texts if ":\n" in text and "vllm" in text.lower()]
+    if not texts:
+        return False
+    from kvgate.manifests.embedded import CARRIED
+
+    return any(CARRIED.search(text) for text in texts)
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:

@@ -21,6 +21,7 @@ MAX_MODES: Final = 12
 # A script without any of these starts no vLLM, nor runs one that does.
 _MAY_START: Final = re.compile(
     r"\bserve\b|vllm\.(?:entrypoints|scripts)|vllm[\w.-]*[/:]|/[\w.-]*vllm|dynamo\.vllm|huggingfaceserver|\.sh\b|\.py\b"
+    r"|\b(?:docker|finch|nerdctl|podman)\b[^\n]*\b(?:create|run)\b"
 )
 # Variables of llm-d-benchmark's scenarios, which fill a chart's values.
 SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*ARGS\b")

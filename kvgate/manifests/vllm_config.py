@@ -93,6 +93,18 @@ def is_vllm_config(document: Node, path: str) -> bool:
     return (own >= needed or (own >= 1 and common >= 2)) and (own + common) / len(document.entries) >= 0.6
 
 
+def find_vllm_config(document: Node, path: str) -> Mapping | None:
+    """The mapping of a document that reads as such a file: the document, or its section ``vllm`` with the model."""
+    if not isinstance(document, Mapping):
+        return None
+    if is_vllm_config(document, path):
+        return document
+    section = document.get("vllm")
+    if isinstance(section, Mapping) and section.get("model") is not None and is_vllm_config(section, ""):
+        return section
+    return None
+
+
 def read_vllm_config(file: SourceFile, document: Node) -> Iterator[ServeUnit]:
     """The server that a ``--config`` file by itself describes."""
     if not isinstance(document, Mapping):

@@ -51,6 +51,19 @@ def basename(word: Word) -> str:
     return name if slash and "\0" not in name else ""
 
 
+def path_of(word: Word) -> str:
+    """The path that a word names; one behind an unknown directory (``$SCRIPT_DIR/x``) counts from where the script is.
+
+    Empty where more of it is unknown.
+    """
+    if word.resolved:
+        return word.value
+    first = word.unresolved[0]
+    if len(word.unresolved) == 1 and word.value.startswith(first.text + "/"):
+        return "." + word.value[len(first.text) :]
+    return ""
+
+
 # Programs that run the rest of their words: options that take a value of their own, and how many words of their own
 # stand before the command.
 WRAPPERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {

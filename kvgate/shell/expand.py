@@ -22,6 +22,7 @@ _REFERENCE: Final = regex(r"\$(?:\$|\(([^()\s]*)\))")
 _PLACEHOLDER: Final = regex(
     r"\{\{ if (?P<condition>[^{}\n]*) \}\}[^\n]*?\{\{ end \}\}"
     r"|\$\{(?P<envsubst>[A-Za-z_][A-Za-z0-9_.\-]*)(?::?[-=][^{}]*)?\}"
+    r"|\A\$(?P<bare>[A-Z_][A-Z0-9_]+)\Z"
     r"|\{\{[^{}\n]*\}\}|\$\[\[[^\]\n]*\]\]"
     r"|(?<![^\s=\"',:/])<[A-Za-z][A-Za-z0-9_ .\-/]*>(?![^\s\"',:/])"
     r"|(?<![^\s=])_{3,}(?!\S)"
@@ -49,7 +50,7 @@ def mark_placeholders(value: Value, *, variables: bool = True) -> Value:
             continue  # a tag of a chat template: {"reasoning_start_str": "<think>"}
         if any(hole.start < match.end() and hole.end > match.start() for hole in value.holes):
             continue
-        name = match.group("envsubst")
+        name = match.group("envsubst") or match.group("bare")
         if name and not variables:
             continue
         reason = f"{unset(name)}, and this place does not expand it itself" if name else "a placeholder to be filled in"

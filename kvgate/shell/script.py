@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kvgate.records import record
-from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename, unwrap
+from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename, path_of, unwrap
 from kvgate.shell.expand import unset
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -40,6 +40,9 @@ MAX_ITEMS: Final = 16
 MAX_ITERATIONS: Final = 64
 
 _SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+
+# What may start a server within $(...); most of what stands there asks for a path or a date.
+_RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 
 Found = Callable[[str], "Value | None"]
 """Text of a file by the path that a script uses for it; None when it is not at hand."""
@@ -216,6 +219,7 @@ class _Reader:
         self.called: set[str] = set()
         self.steps = 0
         self.depth = 0
+        self.folder = ""  # where an absolute `cd` went
 
     def result(self) -> list[Command]:
         """Commands without the repetitions that a loop over the same start makes."""
@@ -471,6 +475,7 @@ class _Reader:
         return name
 
     def _assignments(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        self._substituted(source, node, scope, conditions)
         self._assignment(source, node, scope, conditions)
 
     def _declaration(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
@@ -479,6 +484,7 @@ class _Reader:
         for child in node.children:
             name: str | None = None
             if child.type == "variable_assignment":
+                self._substituted(source, child, scope, conditions)
                 name = self._assignment(source, child, scope, conditions)
             elif child.type == "variable_name":
                 name = source.text(child)
@@ -494,12 +500,25 @@ class _Reader:
 
     # -- simple commands ---------------------------------------------------------------------------------------
 
+    def _substituted(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
+        """The commands whose output a word takes (``ID=$(docker run ...)``): they run too."""
+        if not _RUNS.search(source.masked, node.start_byte, node.end_byte):
+            return
+        stack = [node]
+        while stack:
+            inner = stack.pop()
+            if inner.type == "command_substitution":
+                self.nodes(source, inner.children, scope.copy(), conditions)
+            else:
+                stack += reversed(inner.children)
+
     def _simple(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         self._command(source, node, scope, conditions, [])
 
     def _command(
         self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...], extra: Sequence[Any]
     ) -> None:
+        self._substituted(source, node, scope, conditions)
         own = _Scope({}, set(), {}, {}, None)
         arguments: list[Any] = []
         for child in node.children:
@@ -574,7 +593,7 @@ class _Reader:
         if head == "eval":
             self.script(_joined(words[1:], splits=True), scope, conditions)
         elif head in ("source", ".") and len(words) > 1:
-            text = self.find(words[1].value) if self.find and words[1].resolved else None
+            text = self._file(words[1])
             if text is not None:
                 self.script(text, scope, conditions)
         elif head == "set":
@@ -590,6 +609,9 @@ class _Reader:
                 if re.fullmatch(r"[A-Za-z_]\w*", word.value):
                     unknown = Value.unknown(Text.at(f"${word.value}", span), f"{word.value} is read at run time")
                     scope.assign(word.value, unknown, span)
+        elif head == "cd":
+            if len(words) > 1 and words[1].resolved and words[1].value.startswith("/"):
+                self.folder = words[1].value.rstrip("/")
         elif head == "let":
             for word in words[1:]:
                 name = re.match(r"[A-Za-z_]\w*", word.value)
@@ -597,7 +619,7 @@ class _Reader:
                     reason = f"{name.group()} is computed at run time"
                     scope.assign(name.group(), Value.unknown(Text.at(f"${name.group()}", span), reason), span)
         else:
-            return head in ("trap", "exit", "return", "break", "continue", "alias", "cd", "wait", "true", "false", ":")
+            return head in ("trap", "exit", "return", "break", "continue", "alias", "wait", "true", "false", ":")
         return True
 
     def _nested(
@@ -643,15 +665,24 @@ class _Reader:
                 return None, (), None
             if is_script:
                 return words[at], words[at + 2 :], value_of_word(words[at], splits=True)
-            text = self.find(words[at].value) if self.find and words[at].resolved else None
-            return words[at], words[at + 1 :], text
+            return words[at], words[at + 1 :], self._file(words[at])
         head = words[0]
-        if self.find and head.resolved and ("/" in head.value or head.value.endswith(".sh")):
-            text = self.find(head.value)
+        if self.find and ("/" in head.value or head.value.endswith(".sh")):
+            text = self._file(head)
             shebang = r"#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b"
             if text is not None and (head.value.endswith((".sh", ".bash")) or re.match(shebang, text.value)):
                 return head, words[1:], text
         return None, (), None
+
+    def _file(self, word: Word) -> Value | None:
+        """The text of a file that a word names."""
+        path = path_of(word)
+        if not self.find or not path:
+            return None
+        found = self.find(path)
+        if found is None and self.folder and not path.startswith(("/", "~")):
+            found = self.find(f"{self.folder}/{path.removeprefix('./')}")
+        return found
 
     # -- conditions --------------------------------------------------------------------------------------------
 

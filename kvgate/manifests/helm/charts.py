@@ -152,7 +152,19 @@ CHARTS: Final[tuple[Chart, ...]] = (
         model=(("url",),),
         words=(("args",),),
         replicas=(("minReplicas",),),
+        gpus=(("resourceProfile",),),
         strip=("hf://",),
+    ),
+    # the models of RayLLM, which came before Ray Serve's LLMConfig
+    Chart(
+        name="RayLLM",
+        sites=((),),
+        needs=(("engine_config", "engine_kwargs"),),
+        model=(("engine_config", "hf_model_id"), ("engine_config", "model_id")),
+        flags=((("engine_config", "model_id"), "served-model-name"),),
+        entries=(("engine_config", "engine_kwargs"),),
+        replicas=(("deployment_config", "autoscaling_config", "min_replicas"),),
+        gpus=(("scaling_config", "num_workers"), ("scaling_config", "num_gpus_per_worker")),
     ),
     Chart(
         name="Red Hat llm-service",

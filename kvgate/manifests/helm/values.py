@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.entrypoint import (
@@ -20,6 +21,7 @@ from kvgate.manifests.entrypoint import (
     names_model,
 )
 from kvgate.manifests.flags import word_of_node, words_of_entries
+from kvgate.manifests.formats import is_template_name
 from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
 from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms, quantity_bytes
 from kvgate.manifests.launch import Container, Start, environment_of, find_starts, starts_of_script
@@ -132,7 +134,8 @@ _VALUES_NAME: Final = re.compile(r"(?:^|[/._-])values?(?:[._-]|$)|\bhelm\b|\bcha
 def looks_like_values(path: str, root: Mapping) -> bool:
     """Whether a mapping is the values of a chart, by its file's name or its keys; not of a test or a schema of one."""
     keys = {entry.key.value for entry in root.items()}
-    if not path.endswith((".yaml", ".yml", ".j2", ".gotmpl", "-")) and "." in path.rpartition("/")[2]:
+    named_so = path.endswith((".yaml", ".yml", ".gotmpl", "-")) or is_template_name(path)
+    if not named_so and "." in path.rpartition("/")[2]:
         return False
     if keys & {"suite", "tests", "$schema", "apiVersion", "kind", "openapi"}:
         return False
@@ -220,7 +223,12 @@ class _Reader:
             starts = self._start_of_chart(chart, site, image)
         replicas = next((node for path in chart.replicas if (node := _at(site, path)) is not None), None)
         for number, start in enumerate(starts):
-            yield self._unit(site, start, number, image, environment, spans, gpus, replicas)
+            unit = self._unit(site, start, number, image, environment, spans, gpus, replicas)
+            profile = _profile(chart, site)
+            if profile is not None:
+                hint = NodeHint("gpu", (profile[1]["name"],), profile[0].span)
+                unit = replace(unit, node_hints=(hint, *unit.node_hints))
+            yield unit
 
     def _start_of_chart(self, chart: Chart, site: _Site, image: Word | None) -> list[Start]:
         model = next((node for path in chart.model if isinstance(node := _at(site, path), Scalar) and node.value), None)
@@ -271,7 +279,8 @@ class _Reader:
     def _server(self, site: _Site) -> Iterator[ServeUnit]:
         node = site.node
         image = _image(site)
-        rest = [word for key in _WORD_KEYS for word in _words(node.get(key))]
+        holders = [node, *(inner for key in _ARGUMENT_KEYS if isinstance(inner := node.get(key), Mapping))]
+        rest = [word for holder in holders for key in _WORD_KEYS for word in _words(holder.get(key))]
         flags = list(_flags(node))
         own = {name for word in (*flags, *rest) if (name := flag_name(word)) in VLLM_FLAGS}
         named = _is_named(site, image)
@@ -620,7 +629,7 @@ def _devices(site: _Site) -> tuple[GpuRequest, ...]:
         if requests:
             return requests
         for key in ("gpuCount", "numGpus", "numGPUs", "gpus", "requestGPU", "gpu"):
-            count = node.get(key)
+            count = node.get(key) or node_at(node, "resources", key)
             number = scalar_int(count)
             if isinstance(count, Mapping):
                 count = count.get("count")
@@ -632,13 +641,28 @@ def _devices(site: _Site) -> tuple[GpuRequest, ...]:
     return ()
 
 
+# A resource profile of KubeAI: the machine's name, how many of it.
+_PROFILE: Final = re.compile(r"(?:(?:nvidia|amd|intel|google)-(?:gpu-)?)?(?P<name>[\w.-]+):(?P<count>[0-9]{1,4})")
+
+
+def _profile(chart: Chart, site: _Site) -> tuple[Scalar, re.Match[str]] | None:
+    for path in chart.gpus:
+        node = _at(site, path)
+        match = _PROFILE.fullmatch(node.value) if isinstance(node, Scalar) else None
+        if isinstance(node, Scalar) and match is not None:
+            return node, match
+    return None
+
+
 def _gpus_of(chart: Chart, site: _Site) -> tuple[GpuRequest, ...]:
+    profile = _profile(chart, site)
+    if profile is not None:
+        written, match = profile
+        return () if match["name"] == "cpu" else (GpuRequest("device", int(match["count"]), written.span),)
     product, place = 1, None
     for path in chart.gpus:
         node = _at(site, path)
         count = scalar_int(node)
-        if isinstance(node, Scalar) and count is None and re.fullmatch(r"[\w.-]+:[0-9]{1,4}", node.value):
-            count = int(node.value.rpartition(":")[2])
         if node is not None and count is not None:
             product, place = product * count, node.span
     return (GpuRequest("device", product, place),) if place is not None else ()

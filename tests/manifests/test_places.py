@@ -1,0 +1,345 @@
+"""Places where arguments hide that whole repositories showed: one small file of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.collect import collect
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import Reading, ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def reading(files: dict[str, str]) -> Reading:
+    return read_tree([SourceFile(path, dedent(text)) for path, text in files.items()])
+
+
+def units(files: dict[str, str]) -> list[ServeUnit]:
+    return list(reading(files).units)
+
+
+def one(files: dict[str, str]) -> ServeUnit:
+    (found,) = units(files)
+    return found
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_sources_its_settings_from_beside_itself_and_keeps_the_containers_id() -> None:
+    script = """\
+        HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+        source "${HERE}/../config/serving.env"
+        ARGS=(--model "${MODEL_PATH}" --tensor-parallel-size "${TP}")
+        ARGS+=(--enforce-eager)
+        ID=$(docker run -d --gpus all -e "CUDA_VISIBLE_DEVICES=${GPUS}" \\
+            "${IMAGE}" "${ARGS[@]}")
+        echo "$ID"
+        """
+    settings = "IMAGE=vllm/vllm-openai:v0.24.0\nMODEL_PATH=/models/m\nTP=2\nGPUS=0,1\n"
+    found = one({"scripts/start.sh": script, "config/serving.env": settings})
+    assert words(found) == "--model /models/m --tensor-parallel-size 2 --enforce-eager"
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.24.0"
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert found.span.line == 5
+
+
+@pytest.mark.parametrize(
+    "line", ["export ID=$(docker run x:vllm serve m)", "echo `vllm serve m`", "wait $(vllm serve m)"]
+)
+def test_what_a_substitution_runs_is_run(line: str) -> None:
+    assert "m" in words(one({"a.sh": line + "\n"}))
+
+
+def test_a_script_that_stands_where_the_shell_went() -> None:
+    text = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: d}
+        spec:
+          template:
+            spec:
+              containers:
+                - name: engine
+                  image: example/vllm-engine:1
+                  command: [bash, -c, "cd /work/bin && ./prefill.sh"]
+                  resources: {limits: {nvidia.com/gpu: 2}}
+                  volumeMounts: [{name: scripts, mountPath: /work/bin}]
+              volumes: [{name: scripts, configMap: {name: scripts}}]
+        ---
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: scripts}
+        data:
+          prefill.sh: |
+            exec vllm serve org/m --max-model-len 4096
+        """
+    assert words(one({"d.yaml": text})) == "org/m --max-model-len 4096"
+
+
+def test_a_shell_that_runs_a_script_nobody_has_is_said() -> None:
+    text = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: d}
+        spec:
+          template:
+            spec:
+              containers:
+                - name: engine
+                  image: example/vllm-engine:1
+                  command: [bash, -c, "cd /work && ./prefill.sh"]
+                  resources: {limits: {nvidia.com/gpu: 2}}
+        """
+    found = reading({"d.yaml": text})
+    assert found.units == ()
+    assert [item.reason for item in found.unread] == [
+        "./prefill.sh, which a vLLM image runs here, is not among the files read"
+    ]
+
+
+def test_leader_and_worker_that_run_the_same_unknown_script_are_one_server() -> None:
+    pod = """\
+          spec:
+            containers:
+              - name: engine
+                image: example/neuron-vllm0.5.0:v8
+                command: [/usr/local/bin/run.sh]
+                env: [{name: MODEL, value: /models/m}, {name: MAX_MODEL_LEN, value: "8192"}]
+                resources: {limits: {aws.amazon.com/neuron: 16}}
+        """
+    text = "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: big}\nspec:\n"
+    text += "  leaderWorkerTemplate:\n    size: 4\n"
+    for name in ("leaderTemplate", "workerTemplate"):
+        text += f"    {name}:\n" + "".join(f"      {line}\n" for line in dedent(pod).splitlines())
+    found = one({"lws.yaml": text})
+    assert found.storage_model is not None
+    assert found.storage_model.value == "/models/m"
+    assert words(found) == "?/usr/local/bin/run.sh --max-model-len 8192"
+    assert [request.count for request in found.gpu_requests] == [64]
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_kind_that_stands_in_no_table() -> None:
+    text = """\
+        apiVersion: llm.example.dev/v1alpha1
+        kind: ServedModel
+        metadata: {name: qwen, namespace: ai}
+        spec:
+          model: {name: org/m, storage: {size: 30Gi}}
+          resources: {gpu: {count: 2, type: nvidia}}
+          serving:
+            replicas: 1
+            tensorParallelism: 2
+            vllmArgs: [--quantization, gptq, --max-model-len, "8192"]
+          access: {groups: [llm]}
+        """
+    found = one({"qwen.yaml": text})
+    assert (found.kind, found.id) == ("ServedModel", "ServedModel/ai/qwen")
+    assert words(found) == "--model org/m --tensor-parallel-size 2 --quantization gptq --max-model-len 8192"
+    assert [request.count for request in found.gpu_requests] == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec: {groups: [{name: vllm, rules: []}]}\n",
+        "apiVersion: route.example.com/v1\nkind: ModelRoute\nspec: {model: {name: org/m}, engine: vllm}\n",
+        "apiVersion: train.example.com/v1\nkind: TrainJob\nspec: {trainer: {args: [--use_vllm]}, model: org/m}\n",
+    ],
+)
+def test_other_objects_that_mention_vllm_are_no_servers(text: str) -> None:
+    assert units({"o.yaml": text}) == []
+
+
+def test_a_patch_of_a_custom_resource_makes_a_server_of_the_overlay() -> None:
+    base = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: llm}
+        spec:
+          predictor:
+            model: {modelFormat: {name: vLLM}, storageUri: "hf://org/m", args: [--max-model-len=8192]}
+        """
+    overlay = """\
+        kind: Kustomization
+        resources: [../base]
+        patches:
+          - target: {kind: InferenceService, name: llm}
+            patch: |
+              apiVersion: serving.kserve.io/v1beta1
+              kind: InferenceService
+              metadata: {name: llm}
+              spec:
+                predictor:
+                  model: {args: [--max-model-len=4096, --max-num-seqs=64]}
+        """
+    found = units(
+        {
+            "base/isvc.yaml": base,
+            "base/kustomization.yaml": "kind: Kustomization\nresources: [isvc.yaml]\n",
+            "dev/kustomization.yaml": overlay,
+        }
+    )
+    assert [(unit.path, words(unit)) for unit in found] == [
+        ("base/isvc.yaml", "--max-model-len=8192"),
+        ("dev/kustomization.yaml", "--max-model-len=4096 --max-num-seqs=64"),
+    ]
+
+
+def test_the_models_of_rayllm_in_a_configmap() -> None:
+    text = """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: models}
+        data:
+          m.yaml: |
+            deployment_config: {autoscaling_config: {min_replicas: 2}}
+            engine_config:
+              model_id: org/m
+              type: VLLMEngine
+              engine_kwargs: {max_num_seqs: 64, trust_remote_code: true}
+            scaling_config: {num_workers: 2, num_gpus_per_worker: 1}
+        """
+    found = one({"m.yaml": text})
+    assert words(found) == "--model org/m --served-model-name org/m --max-num-seqs 64 --trust-remote-code"
+    assert (found.replicas, [request.count for request in found.gpu_requests]) == (2, [2])
+    assert found.span.line == 6
+
+
+def test_the_machine_of_a_resource_profile() -> None:
+    text = """\
+        apiVersion: kubeai.org/v1
+        kind: Model
+        metadata: {{name: m}}
+        spec: {{url: "hf://org/m", engine: VLLM, resourceProfile: "{profile}", args: [--max-model-len=8192]}}
+        """
+    found = one({"m.yaml": text.format(profile="nvidia-gpu-a100-80gb:8")})
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("gpu", ("a100-80gb",))]
+    assert [request.count for request in found.gpu_requests] == [8]
+    assert one({"m.yaml": text.format(profile="cpu:6")}).gpu_requests == ()
+
+
+def test_a_section_of_somebodys_settings_with_the_model_in_it() -> None:
+    text = """\
+        server: {port: 8000}
+        vllm:
+          model: org/m
+          tensor_parallel_size: 1
+          max_model_len: 4096
+          enforce_eager: false
+        logging: {level: INFO}
+        """
+    found = one({"configs/serving.yaml": text})
+    assert words(found) == "--model org/m --tensor-parallel-size 1 --max-model-len 4096 --no-enforce-eager"
+    # what a trainer hands to vLLM names no model there
+    assert units({"train.yaml": "model: org/m\nvllm: {tensor_parallel_size: 1, gpu_memory_utilization: 0.3}\n"}) == []
+
+
+def test_values_that_terraform_fills_in(tmp_path: Path) -> None:
+    text = """\
+        servingEngineSpec:
+          modelSpec:
+            - name: small
+              repository: vllm/vllm-openai
+              tag: v0.8.5
+              modelURL: org/m
+              requestGPU: 1
+              vllmConfig: {maxModelLen: 2048}
+        """
+    (tmp_path / "gpu.tpl").write_text(dedent(text))
+    (tmp_path / "_helpers.tpl").write_text('{{- define "vllm.name" -}}\nimage: vllm/vllm-openai\n{{- end }}\n')
+    found = read_tree(collect([tmp_path], tmp_path).files, tmp_path)
+    assert [words(unit) for unit in found.units] == ["--model org/m --max-model-len 2048 --no-enable-prefix-caching"]
+
+
+def test_json_with_a_variable_in_it_is_not_resolved() -> None:
+    text = """\
+        servingEngineSpec:
+          modelSpec:
+            - name: m
+              modelURL: org/m
+              vllmConfig:
+                extraArgs: ["--speculative-config", '{"model": "${DRAFT}"}']
+        """
+    assert words(one({"values.yaml": text})).endswith('--speculative-config ?{"model": "${DRAFT}"}')
+    text = "vllm:\n  image: {repository: vllm/vllm-openai}\n  model: org/m\n  engineArgs:\n    maxModelLen: 10\n"
+    text += "    speculativeConfig: {model: '${DRAFT}', num_speculative_tokens: 2}\n"
+    assert '?{"model": "${DRAFT}", "num_speculative_tokens": 2}' in words(one({"values.yaml": text}))
+
+
+def test_a_variable_that_another_program_fills_in() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayService
+        metadata: {name: r}
+        spec:
+          serveConfigV2: |
+            applications:
+              - name: llm
+                import_path: vllm_app:app
+                runtime_env: {env_vars: {MODEL_ID: org/m, MAX_MODEL_LEN: "$LENGTH"}}
+          rayClusterConfig:
+            headGroupSpec: {template: {spec: {containers: [{name: h, image: "example/vllm:1"}]}}}
+        """
+    assert words(one({"r.yaml": text})) == "?vllm_app:app --max-model-len ?$LENGTH"
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "aiplatform.Model.upload(serving_container_image_uri=IMAGE, serving_container_args=args, labels={})",
+        "client.V1Container(name='m', image=IMAGE, args=args)",
+        "docker_client.containers.run(IMAGE, command=args, detach=True)",
+    ],
+)
+def test_a_library_that_starts_the_container(call: str) -> None:
+    text = f"""\
+        IMAGE = "registry.example/vllm-gemma:1"
+        args = ["--model=org/m", "--max-model-len=8192"]
+        if lora:
+            args.append("--enable-lora")
+        {call}
+        """
+    found = one({"deploy.py": text})
+    assert words(found) == "--model=org/m --max-model-len=8192 ?--enable-lora"
+    assert found.image is not None
+    assert found.image.value == "registry.example/vllm-gemma:1"
+    assert found.span.line == 5
+
+
+def test_the_container_of_another_program() -> None:
+    text = """\
+        import docker
+        client.containers.run("postgres:16", command=["postgres", "-c", "x=1"])
+        client.containers.run("registry/vllm-router:1", command=["--port", "80"])
+        """
+    assert units({"deploy.py": text}) == []
+
+
+def test_a_model_of_ray_serve_whose_keywords_are_a_mapping() -> None:
+    text = """\
+        from ray.serve.llm import LLMConfig
+        engine = dict(max_model_len=4096, tensor_parallel_size=2)
+        if FAST:
+            engine["load_format"] = "runai_streamer"
+        options = dict(model_loading_config=dict(model_id="m", model_source="org/m"), engine_kwargs=engine)
+        config = LLMConfig(**options)
+        """
+    found = one({"app.py": text + "        # vllm\n"})
+    expected = "--model org/m --served-model-name m --max-model-len 4096 --tensor-parallel-size 2"
+    assert words(found) == expected + " ?--load-format ?runai_streamer"
+    assert [request.count for request in found.gpu_requests] == [2]
