@@ -293,9 +293,12 @@ def _memory_effects(changed: str, before: Prediction, after: Prediction) -> Iter
         was, now = getattr(before.memory, name).bytes, getattr(after.memory, name).bytes
         if was is None or now is None or abs(now - was) < LEAST_BYTES:
             continue
-        counted = " now counted" if not was else " no longer counted" if not now else ""
         change = sign * (now - was)
-        yield Effect(name, was, now, change, f"{term}{counted} {_signed(change)}")
+        if was and now:
+            words = f"{'smaller' if now < was else 'larger'} {term}"
+        else:
+            words = f"{term} {'now' if now else 'no longer'} counted"
+        yield Effect(name, was, now, change, f"{words} {_signed(change)}")
 
 
 def _signed(value: int) -> str:

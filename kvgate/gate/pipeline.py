@@ -24,7 +24,7 @@ from kvgate.gate.state import Checking, State, find_configuration, is_of_no_inte
 from kvgate.plan import PlanOverrides
 from kvgate.ruleset.load import load_rules
 from kvgate.ruleset.run import Selection
-from kvgate.source.snapshot import Repository, Snapshot
+from kvgate.source.snapshot import GitError, Repository, Snapshot
 from kvgate.source.text import SourceFile
 
 if TYPE_CHECKING:
@@ -97,9 +97,19 @@ def diff_trees(paths: Sequence[Path], options: DiffOptions, checking: Checking) 
         after = _snapshot(repository, head, top / "head")
         for path, shown in zip(named, paths, strict=True):
             if not any((snapshot.folder / path).exists() for snapshot in (before, after)):
-                raise DiffError(f"{shown}: neither the base nor the head has such a file or directory")
+                hint = _hint_for(repository, str(shown))
+                raise DiffError(f"{shown}: neither the base nor the head has such a file or directory{hint}")
         trees = _Trees(repository, here.relative_to(repository.top), before, after)
         return _compare(trees, (base, head), named, options, checking)
+
+
+def _hint_for(repository: Repository, word: str) -> str:
+    """What to write instead of a revision in the place of a path."""
+    try:
+        known = repository.find_commit(word)
+    except GitError:
+        return ""
+    return f" (a revision to compare with: --base {word})" if known else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,11 @@ def test_a_subdirectory(changed):
     ("words", "line"),
     [
         (["nowhere"], "kvgate: nowhere: neither the base nor the head has such a file or directory"),
+        (
+            ["main"],
+            "kvgate: main: neither the base nor the head has such a file or directory"
+            " (a revision to compare with: --base main)\n",
+        ),
         ([".."], "kvgate: ..: outside of the repository"),
         (["--base", "nosuch"], 'kvgate: the base "nosuch" is no commit of this repository'),
         (["--base", "--output=x"], 'kvgate: "--output=x" is no revision'),
