@@ -616,13 +616,13 @@ def prompts_sentence(report: Report) -> str:
 
 def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:
     """The plan's prediction; a crash of the arithmetic is kept apart, so that it costs one unit and not the report."""
-    from traceback import format_exc
-
-    from kvgate.findings.finding import InternalError
-
     try:
         return plan.predict()
     except Exception:
+        from traceback import format_exc
+
+        from kvgate.findings.finding import InternalError
+
         crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
         return None
 
@@ -663,6 +663,8 @@ def _without_secrets(report: Report, plans: Sequence[ServingPlan], collection: C
 
 def _rules_over_one_state(config: Config) -> dict[str, RuleConfig]:
     """kvgate.yaml's rules without those that only a comparison has."""
+    if not config.rules:
+        return {}
     from kvgate.gate.rules import RULES
 
     return {name: said for name, said in config.rules.items() if name not in RULES}

@@ -265,6 +265,8 @@ def _color(options: dict[str, Any]) -> bool:
 
 
 def _width() -> int:
+    if "COLUMNS" not in os.environ and not sys.stdout.isatty():
+        return 120
     import shutil
 
     return max(60, min(shutil.get_terminal_size((120, 24)).columns, 200))
@@ -599,10 +601,18 @@ def main() -> NoReturn:
     """Entry point of the console script: every failure is one line and an exit code."""
     import gc
 
+    # a run makes many small objects, keeps nearly all of them and ends: collecting often finds nothing, and the
+    # interpreter need not look through all of them once more when it ends
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        _run()
+    finally:
+        gc.freeze()
+
+
+def _run() -> NoReturn:
     from kvgate.errors import KvgateError
 
-    # a run makes many small objects, keeps nearly all of them and ends: collecting often finds nothing
-    gc.set_threshold(100_000, 20, 20)
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:

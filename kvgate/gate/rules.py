@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -130,11 +129,13 @@ def configured(findings: Iterable[Finding], config: Mapping[str, RuleConfig]) ->
 
 def explain(rule: RuleSummary) -> str:
     """The documentation of one of these rules, for ``kvgate explain``."""
+    from textwrap import fill
+
     paragraphs = [
         f"{rule.id}: {rule.title}",
         f"family {rule.family}, at most {rule.severity.value}, since kvgate {rule.since}; found by `kvgate diff`",
-        textwrap.fill(rule.why, 100),
-        "What to do\n" + textwrap.fill(rule.remediation, 100, initial_indent="  ", subsequent_indent="  "),
+        fill(rule.why, 100),
+        "What to do\n" + fill(rule.remediation, 100, initial_indent="  ", subsequent_indent="  "),
         "No comment suppresses it; `rules:` in the base's kvgate.yaml sets its severity.",
     ]
     return "\n\n".join(paragraphs) + "\n"

@@ -94,7 +94,7 @@ def load_rules(root: Path | None = None, *, thorough: bool = True, preview: bool
     rules = list(builtin)
     if root is not None:
         folder = root / USER_RULES
-        rules += [read_rule_file(path, path.relative_to(root).as_posix(), builtin=False) for path in rule_files(folder)]
+        rules += [read_rule_file(path, path.relative_to(root).as_posix()) for path in rule_files(folder)]
     return dataclasses.replace(collect(rules), unread=unread)
 
 
@@ -103,10 +103,11 @@ def _builtin_rules(thorough: bool, preview: bool) -> tuple[tuple[Rule, ...], fro
     rules: list[Rule] = []
     unread: set[str] = set()
     for path in rule_files(builtin_folder()):
-        if not preview and not _STATUS.search(path.read_bytes()):
+        data = path.read_bytes()
+        if not preview and not _STATUS.search(data):
             unread.add(path.stem)
         else:
-            rules.append(read_rule_file(path, f"rules/{path.name}", builtin=True, thorough=thorough))
+            rules.append(_read_rule(data, f"rules/{path.name}", builtin=True, thorough=thorough))
     return tuple(rules), frozenset(unread)
 
 
@@ -117,8 +118,8 @@ def rule_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
 
 
-def read_rule_file(path: Path, shown: str, *, builtin: bool, thorough: bool = True) -> Rule:
-    """Read one rule file; without ``thorough`` neither its names and types are checked nor its examples read.
+def read_rule_file(path: Path, shown: str) -> Rule:
+    """Read and check a user's rule file.
 
     Raises:
         RuleError: it cannot be read or is wrong.
@@ -127,6 +128,10 @@ def read_rule_file(path: Path, shown: str, *, builtin: bool, thorough: bool = Tr
         data = path.read_bytes()
     except OSError as error:
         raise RuleError(f"{shown}: {error.strerror or error}") from None
+    return _read_rule(data, shown, builtin=False)
+
+
+def _read_rule(data: bytes, shown: str, *, builtin: bool, thorough: bool = True) -> Rule:
     if len(data) > MAX_RULE_BYTES:
         raise RuleError(f"{shown}: {len(data):,} bytes are too many for a rule file")
     try:
@@ -157,7 +162,7 @@ def collect(rules: Iterable[Rule]) -> RuleSet:
 
 
 def read_rule(file: SourceFile, *, builtin: bool = False, thorough: bool = True) -> Rule:
-    """Read the text of one rule file; see :func:`read_rule_file`.
+    """Read the text of one rule file; without ``thorough`` its names and types are not checked, its examples not read.
 
     Raises:
         RuleError: it is wrong.
