@@ -11,8 +11,10 @@ from kvgate.models.parameters.blocks import Linear, Norms, Several, Vector
 from kvgate.models.parameters.custom_towers import MINICPM_V, text_hidden
 from kvgate.models.parameters.decoder import Family, Tower
 from kvgate.models.parameters.keys import Keys
-from kvgate.models.parameters.multimodal import nested
+from kvgate.models.parameters.multimodal import MULTIMODAL, nested
+from kvgate.models.parameters.tally import Tally
 from kvgate.models.parameters.towers import Encoder, whisper_like
+from kvgate.records import record
 
 
 def _stacked(keys: Keys, layer: int = 0) -> int:
@@ -95,8 +97,154 @@ MINICPM_O: Final = replace(
     ),
 )
 
+
+@record
+class SenseVoice:
+    """FunASR's encoder (``funasr.py``): attention with a memory block, whole on every rank, MLPs are sharded."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        width, inner, kernel = (int(keys[key]) for key in ("output_size", "linear_units", "kernel_size"))
+        blocks = int(keys["num_blocks"]) + int(keys.get("tp_blocks") or 0)
+        for index in range(blocks):
+            prefix = f"{name}audio_encoder.encoders.{index}."
+            inputs = _FILTERS if index == 0 else width
+            tally.param(f"{prefix}self_attn", 3 * width * (inputs + 1) + width * (width + 1) + width * kernel)
+            tally.linear(f"{prefix}feed_forward.w_1", width, inner, bias=True, quantized=False)
+            tally.linear(f"{prefix}feed_forward.w_2", inner, width, bias=True, split="row", quantized=False)
+            tally.param(f"{prefix}norms", 2 * inputs + 2 * width)
+        tally.param(f"{name}audio_encoder.norms", 4 * width)
+
+
+#: Stacked filter-bank values of a frame, and the width of FunASR's adaptor (constants of its code).
+_FILTERS: Final = 560
+_ADAPTOR: Final = 1024
+FUN_ASR: Final = Family(
+    rows.QWEN3,
+    (
+        Tower(SenseVoice(), "audio_encoder_conf"),
+        Tower(
+            Several(
+                (
+                    Linear("audio_adaptor.linear1", 512, 2048, bias=1, split="column", quantized=False),
+                    Linear("audio_adaptor.linear2", 2048, _ADAPTOR, bias=1, split="row", quantized=False),
+                    Encoder("audio_adaptor.blocks", width=_ADAPTOR, layers=2, inner=_ADAPTOR // 4),
+                )
+            )
+        ),
+    ),
+)
+FUN_AUDIO_CHAT: Final = Family(
+    nested,
+    (
+        Tower(
+            Several(
+                (
+                    Vector(
+                        "continuous_audio_tower.conv1", ("d_model", lambda keys, layer: 3 * keys["num_mel_bins"] + 1)
+                    ),
+                    Vector("continuous_audio_tower.conv2", ("d_model", lambda keys, layer: 3 * keys["d_model"] + 1)),
+                    Encoder(
+                        "continuous_audio_tower.layers",
+                        width="d_model",
+                        layers="encoder_layers",
+                        inner="encoder_ffn_dim",
+                        mlp_split=False,
+                    ),
+                    Norms(1, 1, "d_model"),
+                    Linear("continuous_audio_tower.proj", "d_model", "output_dim", bias=1, quantized=False),
+                    Vector("continuous_audio_tower.audio_bos_eos_token", (2, "output_dim")),
+                    Vector("audio_tower.embed_tokens", ("codebook_size", "output_dim")),
+                    Linear("audio_tower.output_matching", "output_dim", "output_dim", quantized=False),
+                    Linear("audio_tower.continual_output_matching", "output_dim", "output_dim", quantized=False),
+                )
+            ),
+            "audio_config",
+        ),
+    ),
+)
+
+
+@record
+class MossEncoder:
+    """MOSS's speech encoder: three strided convolutions, layers without a key bias, a gated adapter for each level."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        channels, width, inner = (int(keys[key]) for key in ("downsample_hidden_size", "d_model", "encoder_ffn_dim"))
+        bins = int(keys["num_mel_bins"])
+        for _ in range(3):
+            bins = (bins + 1) // 2
+        tally.param(f"{name}audio_encoder.convolutions", 10 * channels + 2 * channels * (9 * channels + 1))
+        tally.linear(f"{name}audio_encoder.stem_proj", bins * channels, width, bias=True, split="none", quantized=False)
+        for index in range(int(keys["encoder_layers"])):
+            prefix = f"{name}audio_encoder.layers.{index}."
+            tally.linear(f"{prefix}self_attn.k_proj", width, width, quantized=False)
+            tally.linear(f"{prefix}self_attn.qv_proj", width, width, width, bias=True, quantized=False)
+            tally.linear(f"{prefix}self_attn.out_proj", width, width, bias=True, split="row", quantized=False)
+            tally.linear(f"{prefix}fc1", width, inner, bias=True, quantized=False)
+            tally.linear(f"{prefix}fc2", inner, width, bias=True, split="row", quantized=False)
+            tally.param(f"{prefix}norms", 4 * width)
+        tally.param(f"{name}audio_encoder.layer_norm", 2 * width)
+        # The encoder's last features and those of the levels in between each have an adapter.
+        adapted = int(keys.get("output_dim") or width)
+        adapter, hidden = int(keys.root["adapter_hidden_size"]), text_hidden(keys)
+        for index in range(1 + len(keys.get("deepstack_encoder_layer_indexes") or ())):
+            tally.linear(f"{name}adapters.{index}.gate_up_proj", adapted, adapter, adapter, quantized=False)
+            tally.linear(f"{name}adapters.{index}.down_proj", adapter, hidden, split="row", quantized=False)
+
+
+MOSS_AUDIO: Final = Family(rows.QWEN3, (Tower(MossEncoder(), "audio_config"),))
+
+
+def _merged_frames(keys: Keys, layer: int = 0) -> int:
+    del layer
+    merge = int(keys.root.get("audio_merge_size") or 4)
+    return int(keys.root.get("adaptor_input_dim") or int(keys["d_model"]) * merge)
+
+
+MOSS_TRANSCRIBE: Final = Family(
+    rows.QWEN3,
+    (
+        Tower(
+            Several(
+                (
+                    whisper_like("whisper_encoder", "max_source_positions", split=True),
+                    Linear("vq_adaptor.0", _merged_frames, text_hidden, bias=1, quantized=False),
+                    Linear("vq_adaptor.3", text_hidden, text_hidden, bias=1, quantized=False),
+                    Norms(1, 1, text_hidden),
+                )
+            ),
+            "audio_config",
+        ),
+    ),
+)
+
+#: The forced aligner scores each position of Qwen3 ASR's output instead of a vocabulary.
+QWEN3_ALIGNER: Final = replace(
+    MULTIMODAL["Qwen3ASRForConditionalGeneration"],
+    headless=True,
+    towers=(
+        *MULTIMODAL["Qwen3ASRForConditionalGeneration"].towers,
+        Tower(
+            Linear(
+                "classifier",
+                lambda keys, layer: keys.part("thinker_config").part("text_config").hidden,
+                lambda keys, layer: int(keys.part("thinker_config")["classify_num"]),
+                quantized=False,
+            )
+        ),
+    ),
+)
+
 AUDIO_MODELS: Final[Mapping[str, Family]] = {
+    "FunASRForConditionalGeneration": FUN_ASR,
+    "FunAudioChatForConditionalGeneration": FUN_AUDIO_CHAT,
     "MiniCPMO": MINICPM_O,
     "MoonshotKimiaForCausalLM": KIMI_AUDIO,
+    "MossAudioModel": MOSS_AUDIO,
+    "MossTranscribeDiarizeForConditionalGeneration": MOSS_TRANSCRIBE,
+    "Qwen3ASRForcedAlignerForTokenClassification": QWEN3_ALIGNER,
+    "Qwen3ASRRealtimeGeneration": MULTIMODAL["Qwen3ASRForConditionalGeneration"],
     "UltravoxModel": ULTRAVOX,
 }

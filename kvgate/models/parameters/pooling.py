@@ -13,6 +13,7 @@ from kvgate.models.parameters.encoders import dense32, labels
 from kvgate.models.parameters.keys import Keys, Value
 from kvgate.models.parameters.multimodal import MULTIMODAL
 from kvgate.models.parameters.tally import FLOAT32
+from kvgate.models.parameters.vision_models import NEMOTRON_EMBED
 
 
 def text_width(keys: Keys, layer: int = 0) -> int:
@@ -66,6 +67,7 @@ POOLING: Final[Mapping[str, Family]] = {
     "JinaVLForRanking": replace(_QWEN2_VL, headless=True, towers=(*_QWEN2_VL.towers, _two_layers(text_width, 1))),
     "LlamaBidirectionalForSequenceClassification": _headless(rows.LLAMA, SCORE),
     "LlamaBidirectionalModel": _headless(rows.LLAMA),
+    "LlamaNemotronVLForSequenceClassification": replace(NEMOTRON_EMBED, towers=(*NEMOTRON_EMBED.towers, SCORE)),
     "Qwen2ForProcessRewardModel": _headless(rows.QWEN2, _two_layers("hidden_size", 2)),
     "Qwen2ForRewardModel": _headless(rows.QWEN2, _two_layers("hidden_size", 1)),
     "VoyageQwen3BidirectionalEmbedModel": _headless(rows.QWEN3, Tower(Vector("linear", ("num_labels", "hidden_size")))),

@@ -114,8 +114,9 @@ def clip_vectors(keys: Keys, layer: int) -> int:
 def siglip_vectors(keys: Keys, layer: int) -> int:
     """SigLIP: patch convolution with bias, positions."""
     del layer
-    positions = keys.get("num_patches") or patches(keys)
-    return keys.hidden * (patch_elements(keys) + 1 + int(positions))
+    positions = int(keys.get("num_patches") or 0)
+    positions = positions if positions > 0 else patches(keys)
+    return keys.hidden * (patch_elements(keys) + 1 + positions)
 
 
 def feature_depth(keys: Keys, layer: int = 0) -> int:

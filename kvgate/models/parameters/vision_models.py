@@ -149,12 +149,9 @@ MOLMO2_MM: Final = Family(
 # --------------------------------------------------------------------------------------------------------------------
 # Ovis: image tokens of a vocabulary of their own, and their embedding
 
-#: Tokens of the image vocabulary that the tower's head does not score (``IMAGE_INDICATOR_IDS``).
-_OVIS_INDICATORS: Final = 5
 
-
-def _ovis_head(vocabulary: str) -> Block:
-    """A patch merger's linear layer and norm over the image vocabulary, on every rank as a whole."""
+def _ovis_head(indicators: int) -> Block:
+    """A linear layer and a norm over the image vocabulary but its ``indicators``, on every rank as a whole."""
 
     def merged(keys: Keys, layer: int = 0) -> int:
         del layer
@@ -166,13 +163,13 @@ def _ovis_head(vocabulary: str) -> Block:
     def scored(keys: Keys, layer: int = 0) -> int:
         del layer
         root = Keys(keys.root)
-        return int(root.part("visual_tokenizer_config").get("vocab_size") or root[vocabulary]) - _OVIS_INDICATORS
+        return int(root.part("visual_tokenizer_config").get("vocab_size") or root["visual_vocab_size"]) - indicators
 
     return Several(
         (
             Linear("visual_tokenizer.head.0", merged, scored, quantized=False),
             Norms(1, 1, scored),
-            Vector("vte", (lambda keys, layer: scored(keys) + _OVIS_INDICATORS, text_hidden)),
+            Vector("vte", (lambda keys, layer: scored(keys) + indicators, text_hidden)),
         )
     )
 
@@ -194,10 +191,10 @@ OVIS: Final = vision(
         lambda keys, layer: keys.get("model_type"),
         (("aimv2", _AIMV2), ("siglip_vision_model", towers.SIGLIP)),
     ),
-    _ovis_head("visual_vocab_size"),
+    _ovis_head(5),
     config="visual_tokenizer_config.backbone_config",
 )
-OVIS2_5: Final = vision(nested, towers.SIGLIP, _ovis_head("visual_vocab_size"), config="vit_config")
+OVIS2_5: Final = vision(nested, towers.SIGLIP, _ovis_head(4), config="vit_config")
 
 # --------------------------------------------------------------------------------------------------------------------
 # SigLIP towers with two linear layers behind a pixel shuffle
@@ -222,7 +219,7 @@ def _pixel_shuffled(keys: Keys, layer: int = 0) -> int:
 
 
 EAGLE2_5: Final = vision(nested, towers.SIGLIP, shuffled_projection(_pixel_shuffled))
-NEMOTRON_EMBED: Final = vision(replace(rows.LLAMA, head=False), towers.SIGLIP, shuffled_projection(_pixel_shuffled))
+NEMOTRON_EMBED: Final = vision(rows.LLAMA, towers.SIGLIP, shuffled_projection(_pixel_shuffled))
 
 
 def _patch_shuffled(keys: Keys, layer: int = 0) -> int:
@@ -800,8 +797,136 @@ QWEN3_VL_HEADLESS: Final = vision(replace(rows.QWEN3, head=False), towers.QWEN3_
 COL_QWEN3: Final = replace(QWEN3_VL_HEADLESS, towers=(*QWEN3_VL_HEADLESS.towers, COL_PROJECTION))
 _QWEN3_5_HEADLESS: Final = vision(replace(rows.QWEN3_5, head=False), towers.QWEN3_VL)
 
+
+def _all_but_last(keys: Keys, layer: int = 0) -> int:
+    """Features come from the last layer but one, or as ``vision_feature_layer`` says; later ones are not built."""
+    del layer
+    wanted = int(keys.root.get("vision_feature_layer") or -2)
+    return keys.layers + wanted + 1 if wanted < 0 else wanted + 1
+
+
+PHI4_SIGLIP: Final = vision(
+    rows.PHI3,
+    Vector("vision_tower.embeddings", (towers.siglip_vectors,)),
+    Encoder("vision_tower.encoder.layers", layers=_all_but_last),
+    Linear("multi_modal_projector.linear_1", "hidden_size", text_hidden, bias=1, split="column", quantized=False),
+    Linear("multi_modal_projector.linear_2", text_hidden, text_hidden, bias=1, split="row", quantized=False),
+)
+
+
+def _root_width(name: str) -> Value:
+    return lambda keys, layer: int(keys.root[name])
+
+
+def _lfm2_merged(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return keys.hidden * int(keys.root.get("downsample_factor") or 2) ** 2
+
+
+def _lfm2_bias(keys: Keys, layer: int = 0) -> bool:
+    del layer
+    return bool(keys.root.get("projector_bias", True))
+
+
+def lfm2_text(keys: Keys) -> str:
+    return {"lfm2_moe": "Lfm2MoeForCausalLM"}.get(str(keys.get("model_type")), "Lfm2ForCausalLM")
+
+
+LFM2_VL: Final = vision(
+    lfm2_text,
+    towers.SIGLIP,
+    Norms(lambda keys, layer: 1 if keys.root.get("projector_use_layernorm", True) else 0, 1, _lfm2_merged),
+    Linear(
+        "multi_modal_projector.linear_1",
+        _lfm2_merged,
+        _root_width("projector_hidden_size"),
+        bias=_lfm2_bias,
+        quantized=False,
+    ),
+    Linear(
+        "multi_modal_projector.linear_2",
+        _root_width("projector_hidden_size"),
+        text_hidden,
+        bias=_lfm2_bias,
+        quantized=False,
+    ),
+)
+HYPERCLOVA_V2: Final = vision(
+    nested,
+    towers.QWEN2_5_VL,
+    Linear("mm_projector", "out_hidden_size", text_hidden, bias=1, quantized=False),
+)
+
+
+@record
+class Abstractor:
+    """Kanana's projector (``kanana_v.py``): two stages of squeeze-and-excitation blocks; on every rank as a whole."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        inputs, width, outputs = (
+            int(keys[key]) for key in ("encoder_hidden_size", "hidden_size", "output_hidden_size")
+        )
+        depth, merge = int(keys.get("depth") or 1), int(keys.get("merge_size") or 2)
+        if keys.get("pos_emb", True):
+            tally.param(f"{name}abstractor.pos_emb", int(keys.get("pos_emb_size") or 576), inputs)
+        for first in (inputs, width * merge**2):
+            for index in range(depth):
+                tally.param(f"{name}abstractor.net", self._block(first if index == 0 else width, width))
+        layers = int(keys.get("mlp_depth") or 1)
+        tally.param(f"{name}abstractor.readout", outputs * (width + 1) + (layers - 1) * outputs * (outputs + 1))
+
+    def _block(self, inputs: int, outputs: int) -> int:
+        squeezed = inputs // 4
+        shortcut = outputs * (inputs + 2) if inputs != outputs else 0
+        excitation = squeezed * (outputs + 1) + outputs * (squeezed + 1)
+        return outputs * (inputs + 9 + outputs + 6) + excitation + shortcut
+
+
+KANANA: Final = Family(
+    nested,
+    (
+        Tower(
+            Several(
+                (
+                    Vector(
+                        "vision_model.patch_embed",
+                        (
+                            "embed_dim",
+                            lambda keys, layer: towers.patch_elements(keys) * int(keys.get("temporal_patch_size") or 2),
+                        ),
+                    ),
+                    Encoder(
+                        "vision_model.blocks",
+                        width="embed_dim",
+                        layers="depth",
+                        inner=lambda keys, layer: int(keys["embed_dim"] * keys.get("mlp_ratio", 4)),
+                    ),
+                )
+            ),
+            "vision_config",
+        ),
+        Tower(Abstractor(), "projector_config"),
+    ),
+)
+
+
+def _siglip_llava(inner: Value) -> Family:
+    """LLaVA-NeXT with a norm before its projector, which is whole on every rank (``rvl.py``, ``bee.py``)."""
+    return vision(
+        nested,
+        towers.SIGLIP_FEATURES,
+        Norms(1, 1),
+        Linear("multi_modal_projector.linear_1", "hidden_size", inner, bias=1, quantized=False),
+        Linear("multi_modal_projector.linear_2", inner, text_hidden, bias=1, quantized=False),
+        towers.IMAGE_NEWLINE,
+    )
+
+
 VISION_MODELS: Final[Mapping[str, Family]] = {
+    "BeeForConditionalGeneration": _siglip_llava(_times(4, text_hidden)),
     "BagelForConditionalGeneration": BAGEL,
+    "CohereCompassForConditionalGeneration": vision(rows.COHERE, towers.QWEN3_VL),
     "ColQwen3": COL_QWEN3,
     "ColQwen3_5": replace(_QWEN3_5_HEADLESS, towers=(*_QWEN3_5_HEADLESS.towers, COL_PROJECTION)),
     "Cosmos3ForConditionalGeneration": MULTIMODAL["Qwen3VLForConditionalGeneration"],
@@ -817,20 +942,27 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "InternS2PreviewForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
     "IsaacForConditionalGeneration": ISAAC,
     "KeyeVL1_5ForConditionalGeneration": KEYE1_5,
+    "HCXVisionV2ForCausalLM": HYPERCLOVA_V2,
+    "KananaVForConditionalGeneration": KANANA,
+    "Lfm2VlForConditionalGeneration": LFM2_VL,
     "LightOnOCRForConditionalGeneration": LIGHTON_OCR,
     "LlamaNemotronVLModel": NEMOTRON_EMBED,
     "Molmo2ForConditionalGeneration": MOLMO2_MM,
     "MolmoForCausalLM": Family(MOLMO, (Tower(MOLMO_TOWER),)),
     "NemotronH_Nano_VL_V2": NEMOTRON_VL,
     "OpsColQwen3Model": COL_QWEN3,
+    "OpenCUAForConditionalGeneration": vision(nested, towers.QWEN2_5_VL),
     "Ovis": OVIS,
     "Ovis2_5": OVIS2_5,
     "Ovis2_6ForCausalLM": OVIS2_5,
     "Ovis2_6_MoeForCausalLM": OVIS2_5,
+    "Phi4ForCausalLMV": PHI4_SIGLIP,
     "Phi4MMForCausalLM": PHI4_MM,
     "QianfanOCRForConditionalGeneration": INTERNVL,
     "Qwen3VLNemotronEmbedModel": QWEN3_VL_HEADLESS,
+    "RForConditionalGeneration": _siglip_llava(text_hidden),
     "Step3VLForConditionalGeneration": STEP3_VL,
+    "Step3p7ForConditionalGeneration": vision(custom.STEP3P5, PERCEPTION),
     "StepVLForConditionalGeneration": STEP_VL,
     "UnlimitedOCRForCausalLM": DEEPSEEK_OCR,
 }
