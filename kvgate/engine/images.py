@@ -21,7 +21,21 @@ _VERSION: Final = regex(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:[._-]?(?:post|rc|a|b|dev)
 _UNRESOLVED: Final = regex(r"[\s${}<>()]")
 _UNRESOLVED_TAG: Final = regex(r"([^\s${}<>()@]+)[:@][^/]*[${}<>()].*", re.DOTALL)
 _ROLLING: Final = frozenset(
-    ("latest", "nightly", "main", "master", "dev", "develop", "edge", "stable", "rolling", "preview", "head", "canary")
+    (
+        "latest",
+        "nightly",
+        "main",
+        "master",
+        "dev",
+        "develop",
+        "edge",
+        "stable",
+        "rolling",
+        "preview",
+        "head",
+        "canary",
+        "auto",
+    )
 )
 _COMMIT: Final = regex(r"[0-9a-f]{7,40}")
 _BACKENDS: Final = (
@@ -165,13 +179,15 @@ def _version_of(entry: dict[str, Any] | None, repository: str, tag: str | None) 
         pattern = entry.get("tag")
         match = re.search(pattern, tag) if pattern else None
         return (_normal(match[1]) if match else None), bool(entry["official"])
-    if "vllm" in tag.lower():
+    said = "vllm" in tag.lower()  # a tag that names vLLM beside the number says whose it is
+    if said:
         match = re.search(r"vllm[_-]?v?(\d+\.\d+\.\d+(?:\.\d+)?(?:[._-]?(?:post|rc)\d+)?)", tag, re.IGNORECASE)
     else:
         match = _VERSION.match(tag) if "vllm" in repository.rpartition("/")[2].lower() else None
     version = _normal(match[1]) if match else None
     # vLLM has not reached 1.0: a higher number is the image's own.
-    return (version if version is not None and Version(version).major == 0 else None), False
+    known = version is not None and Version(version).major == 0
+    return (version if known else None), known and said
 
 
 def _listed(releases: dict[str, str], tag: str) -> str | None:

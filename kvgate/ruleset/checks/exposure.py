@@ -39,7 +39,7 @@ def exposed(case: Case, params: NoParams) -> Iterator[Draft]:
     variant, how, name, place = found
     yield Draft(
         at=place,
-        variant="key-only" if keyed else variant,
+        variant=("key-only" if variant is None else "key-only-host") if keyed else variant,
         values={"how": how, "name": name, "keyed": "", "port": how},
     )
 

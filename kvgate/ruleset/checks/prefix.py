@@ -54,7 +54,9 @@ def hybrid_block(case: Case, params: NoParams) -> Iterator[Draft]:
         related = (("workload", "the load is declared here"),)
         yield Draft(at=at, values=values, rests_on=_RESTS_ON, related=related)
     elif not shared:
-        yield Draft(at=at, variant="unknown-prefix", values=values, rests_on=_RESTS_ON, ceiling=Severity.INFO)
+        # who chose how states are cached wants prefixes reused, and a finer unit is at hand
+        ceiling = None if set_by == "mamba_cache_mode" and case.since("0.26.0") else Severity.INFO
+        yield Draft(at=at, variant="unknown-prefix", values=values, rests_on=_RESTS_ON, ceiling=ceiling)
 
 
 @check("shared-prefix-block", values=("block", "shared"))
