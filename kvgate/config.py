@@ -11,17 +11,15 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from kvgate.errors import KvgateError
 from kvgate.records import record
+from kvgate.source.ignore import IgnorePatterns
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import Node, Scalar, Sequence, is_null, parse_yaml, scalar_bool, scalar_int
 from kvgate.spelling import nearest
-
-if TYPE_CHECKING:
-    import pathspec
 
 NAMES: Final = ("kvgate.yaml", "kvgate.yml", ".kvgate.yaml", ".kvgate.yml")
 MAX_CONFIG_BYTES: Final = 1_000_000
@@ -82,7 +80,7 @@ class UnitMatch:
     id: str | None = None
 
     def matches(self, *, path: str, container: str | None, name: str, kind: str, id: str) -> bool:
-        if self.path is not None and not _glob(self.path).match_file(path):
+        if self.path is not None and not _glob(self.path).verdict(path):
             return False
         # a compose service has no container of its own name: the service's is meant
         given = ((self.container, container or name), (self.name, name), (self.kind, kind), (self.id, id))
@@ -90,10 +88,8 @@ class UnitMatch:
 
 
 @lru_cache(maxsize=256)
-def _glob(pattern: str) -> pathspec.PathSpec[Any]:
-    import pathspec
-
-    return pathspec.PathSpec.from_lines("gitignore", ["/" + pattern.removeprefix("./").lstrip("/")])
+def _glob(pattern: str) -> IgnorePatterns:
+    return IgnorePatterns(["/" + pattern.removeprefix("./").lstrip("/")])
 
 
 @record
@@ -182,7 +178,7 @@ class Config:
         found: list[UnitConfig] = []
         for entry in self.units:
             match = entry.match
-            seen = whole or (match.path is not None and any(_glob(match.path).match_file(path) for path in read))
+            seen = whole or (match.path is not None and any(_glob(match.path).verdict(path) for path in read))
             if seen and not any(match.matches(**unit) for unit in known):
                 found.append(entry)
         return found

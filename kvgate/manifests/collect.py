@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kvgate.manifests.formats import FORMAT_SUFFIXES, format_of_name, is_template_name
 from kvgate.records import record
+from kvgate.source.ignore import IgnorePatterns
 from kvgate.source.text import SourceFile
-
-if TYPE_CHECKING:
-    import pathspec
 
 MAX_FILE_BYTES: Final = 5_000_000
 MAX_DIRECTORY_DEPTH: Final = 60
@@ -57,7 +55,7 @@ class Collection:
 @record
 class _Collector:
     root: Path
-    exclude: pathspec.GitIgnoreSpec | None
+    exclude: IgnorePatterns | None
     suffixes: frozenset[str] | None = None
     files: dict[str, SourceFile] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -85,7 +83,7 @@ def collect(
             None takes those that may start vLLM.
     """
     patterns = list(exclude)
-    collector = _Collector(_resolved(root), _spec(patterns) if patterns else None, suffixes)
+    collector = _Collector(_resolved(root), IgnorePatterns(patterns) if patterns else None, suffixes)
     for path in paths:
         place = Path(path)
         if place.is_dir():
@@ -100,12 +98,6 @@ def collect(
         tuple(collector.missing),
         frozenset(collector.named),
     )
-
-
-def _spec(patterns: Iterable[str]) -> pathspec.GitIgnoreSpec:
-    import pathspec
-
-    return pathspec.GitIgnoreSpec.from_lines(patterns)
 
 
 def _resolved(path: Path) -> Path:
@@ -181,8 +173,7 @@ def _is_wanted(collector: _Collector, name: str) -> bool:
 def _excluded(collector: _Collector, path: Path, is_directory: bool) -> bool:
     if collector.exclude is None:
         return False
-    shown = shown_path(path, collector.root)
-    return collector.exclude.match_file(shown + "/" if is_directory else shown)
+    return bool(collector.exclude.verdict(shown_path(path, collector.root), is_directory=is_directory))
 
 
 def _take(collector: _Collector, path: Path, *, named: bool) -> None:
@@ -246,7 +237,7 @@ class _Ignores:
     """What ``.gitignore`` files leave out: those of a walked tree and of the directories above it in its repository."""
 
     def __init__(self, top: Path) -> None:
-        self._specs: dict[Path, pathspec.GitIgnoreSpec | None] = {}
+        self._patterns: dict[Path, IgnorePatterns | None] = {}
         self._above: list[Path] = []
         for directory in (top, *top.parents):
             self._above.append(directory)
@@ -258,24 +249,20 @@ class _Ignores:
             self.enter(directory)
 
     def enter(self, directory: Path) -> None:
-        if directory in self._specs:
+        if directory in self._patterns:
             return
-        spec = None
         try:
-            lines = (directory / ".gitignore").read_text("utf-8", "replace").splitlines()
+            lines = (directory / ".gitignore").read_text("utf-8-sig", "replace").splitlines()
         except OSError:
             lines = []
-        if lines:
-            spec = _spec(lines)
-        self._specs[directory] = spec
+        self._patterns[directory] = IgnorePatterns(lines) if lines else None
 
     def ignored(self, path: Path, is_directory: bool) -> bool:
         # the innermost file that says anything decides
         for directory in path.parents:
-            spec = self._specs.get(directory)
-            if spec is not None:
-                relative = path.relative_to(directory).as_posix() + ("/" if is_directory else "")
-                verdict = spec.check_file(relative).include
+            patterns = self._patterns.get(directory)
+            if patterns is not None:
+                verdict = patterns.verdict(path.relative_to(directory).as_posix(), is_directory=is_directory)
                 if verdict is not None:
                     return verdict
             if directory == self._above[-1]:
