@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kvgate.prompts.benchmarks import same_seeds
-from kvgate.prompts.defect import Defect
+from kvgate.prompts.defect import Defect, each_once
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
 from kvgate.prompts.order import judge
@@ -44,6 +44,8 @@ _MARKS: Final = (
 )  # fmt: skip
 # ... nor does one that only speaks of prompts, unless it builds one
 _BUILDS: Final = re.compile(r"def \w*prompt|\b[A-Z_]*PROMPT[A-Z_]*\s*=|\bprompts?\s*=\s*\(?\s*[rf]?[\"']|\.Template\(")
+# ... nor one whose prompts are those of a terminal
+_TERMINAL: Final = re.compile(r"\b(?:prompt_toolkit|PromptSession|questionary|InquirerPy|readline|cmd2?\.Cmd|PS1)\b")
 _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
 
@@ -97,6 +99,10 @@ def read_prompts(
     reading = read_python(python, named=asked, templates=jinja)
     defects, problems, count = list(reading.defects), list(reading.unread), reading.prompts
 
+    library = by_name(jinja)
+    judged: list[tuple[str, list[Defect]]] = []
+    included: set[str] = set()
+
     def read(file: SourceFile) -> None:
         log = read_log(file, (unread or {}).get(file.path))
         if isinstance(log, LogProblem):
@@ -126,8 +132,13 @@ def read_prompts(
             continue
         for template in found:
             count += 1
-            _read_template(template, defects, problems, strict=suffix in SUFFIXES)
-    return PromptReading(tuple(defects), tuple(problems), count, reading.rendered, reading.built, tuple(logs))
+            _read_template(template, library, judged, included, problems)
+    for path, said in judged:
+        if path in asked or path not in included:
+            defects += said
+    return PromptReading(
+        tuple(each_once(defects)), tuple(problems), count, reading.rendered, reading.built, tuple(logs)
+    )
 
 
 def looks_like_requests(text: str) -> bool:
@@ -141,17 +152,29 @@ def _suffix(path: str) -> str:
     return "." + name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def _read_template(template: FoundTemplate, defects: list[Defect], unread: list[UnreadPrompt], *, strict: bool) -> None:
+def by_name(templates: Iterable[SourceFile]) -> dict[str, SourceFile]:
+    """Template files by their names, by which code and other templates call them."""
+    return {file.path.rpartition("/")[2]: file for file in templates}
+
+
+def _read_template(
+    template: FoundTemplate,
+    library: Mapping[str, SourceFile],
+    judged: list[tuple[str, list[Defect]]],
+    included: set[str],
+    problems: list[UnreadPrompt],
+) -> None:
+    path = template.text.span.path
     if template.style == "format":
-        prompt = placeholder_prompt(template.text, template.name)
-        defects += judge(prompt)
+        judged.append((path, list(judge(placeholder_prompt(template.text, template.name)))))
         return
-    read = read_template(template.text, name=template.name)
+    read = read_template(template.text, name=template.name, library=library)
     if isinstance(read, TemplateProblem):
-        if strict:
-            unread.append(UnreadPrompt(read.message, read.span))
+        if _suffix(path) in SUFFIXES:
+            problems.append(UnreadPrompt(read.message, read.span))
         return
-    defects += [*read.defects, *judge(read.prompt)]
+    included |= read.included
+    judged.append((path, [*read.defects, *judge(read.prompt)]))
 
 
 def _sum_up(
@@ -192,7 +215,7 @@ def read_python(
         if (path == only[0] if only else not is_test(path, asked) and may_hold_prompts(module.file.text))
     ]
     sinks = Sinks()
-    evaluator = Evaluator(project, sinks, {file.path.rpartition("/")[2]: file for file in templates})
+    evaluator = Evaluator(project, sinks, by_name(templates))
     unread: list[UnreadPrompt] = []
     called: set[str] = set()
     roots: list[tuple[ModuleSource, ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]] = []
@@ -269,7 +292,8 @@ def may_hold_prompts(text: str) -> bool:
     """Whether a Python file may send or build a prompt; asked of every file of a tree, and cheap."""
     if any(mark in text for mark in _MARKS):
         return True
-    return ("prompt" in text or "PROMPT" in text) and _BUILDS.search(text) is not None
+    speaks = "prompt" in text or "PROMPT" in text
+    return speaks and _BUILDS.search(text) is not None and _TERMINAL.search(text) is None
 
 
 def is_test(path: str, named: Iterable[str] = ()) -> bool:

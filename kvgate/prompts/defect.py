@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
@@ -40,3 +40,14 @@ class Defect:
     mild: bool = False
     related: tuple[tuple[Span, str], ...] = ()
     since: str | None = None
+
+
+def each_once(defects: Iterable[Defect]) -> Iterator[Defect]:
+    """Each place once for each kind of defect, with the worst that was said of it."""
+    worst: dict[tuple[str, str, int, int], Defect] = {}
+    for defect in defects:
+        key = (defect.kind, defect.span.path, defect.span.start, defect.span.end)
+        known = worst.get(key)
+        if known is None or (known.mild and not defect.mild):
+            worst[key] = defect
+    yield from worst.values()

@@ -17,13 +17,15 @@ from kvgate.prompts.jinja_tree import TemplateProblem, TemplateTree, parse_templ
 from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.vocabulary import is_constant_name, meaning_of, meaning_of_call
 from kvgate.records import record
-from kvgate.source.text import Span, Text
+from kvgate.source.text import SourceFile, Span, Text
 
 if TYPE_CHECKING:
     from jinja2 import nodes
 
 MAX_DEPTH: Final = 40
 MAX_STEPS: Final = 60_000
+#: Levels below which an include is not followed: two templates may include each other.
+MAX_INCLUDES: Final = 12
 
 _ROLES: Final = re.compile(
     r"<\|im_start\|>|<\|start_header_id\|>|<\|system\|>|\[INST\]|<start_of_turn>|<\|user\|>|<\|start\|>", re.IGNORECASE
@@ -41,12 +43,14 @@ class Template:
     Attributes:
         chat: it renders a list of messages.
         variables: names that the caller passes.
+        included: paths of the files that it includes.
     """
 
     prompt: Prompt
     chat: bool
     variables: frozenset[str]
     defects: tuple[Defect, ...] = ()
+    included: frozenset[str] = frozenset()
 
 
 def read_template(
@@ -54,6 +58,7 @@ def read_template(
     arguments: Mapping[str, tuple[Item, ...]] | None = None,
     name: str = "",
     path: tuple[str, ...] = (),
+    library: Mapping[str, SourceFile] | None = None,
 ) -> Template | TemplateProblem:
     """Read a template.
 
@@ -62,6 +67,7 @@ def read_template(
         arguments: what the caller is known to pass.
         name: how people call it.
         path: where it is rendered (:attr:`kvgate.prompts.part.Part.path`).
+        library: templates that it may include, by the names of their files.
     """
     tree = parse_template(text)
     if isinstance(tree, TemplateProblem):
@@ -70,12 +76,12 @@ def read_template(
 
     variables = frozenset(name.name for name in tree.root.find_all(nodes.Name) if name.ctx == "load")
     chat = "messages" in variables
-    reader = _Reader(tree, dict(arguments or {}), path)
+    reader = _Reader(tree, dict(arguments or {}), path, library or {})
     items = tuple(reader.body(tree.root.body, 0))
     messages = tuple(_messages(items, reader.roles, text.slice(0, len(text.value)).span, chat))
     prompt = Prompt(messages, text.slice(0, 1).span, name=name, sent=True)
     defects = tuple(_thinking(tree)) if chat else ()
-    return Template(prompt, chat, variables, defects)
+    return Template(prompt, chat, variables, defects, frozenset(reader.included))
 
 
 def renders_roles(text: str) -> bool:
@@ -115,6 +121,8 @@ class _Reader:
     tree: TemplateTree
     bound: dict[str, _Value]
     path: tuple[str, ...] = ()
+    library: Mapping[str, SourceFile] = field(default_factory=dict)
+    included: set[str] = field(default_factory=set)
     macros: dict[str, nodes.Macro] = field(default_factory=dict)
     roles: dict[int, str] = field(default_factory=dict)
     steps: int = 0
@@ -168,7 +176,7 @@ class _Reader:
                     self.assign(target, self.value(value, depth))
                 yield from self.body(node.body, depth + 1)
             case nodes.Include():
-                yield Part(Kind.STATIC, Change.PROCESS, self.tree.span(node))
+                yield from self.include(node, depth)
             case _:
                 return
 
@@ -187,6 +195,22 @@ class _Reader:
             yield from written[0]
         elif written:
             yield Choice(tuple(written))
+
+    def include(self, node: nodes.Include, depth: int) -> Iterator[Item]:
+        """What another template writes here, with what is set here."""
+        from jinja2 import nodes
+
+        named = node.template.value if isinstance(node.template, nodes.Const) else None
+        file = self.library.get(named.rpartition("/")[2]) if isinstance(named, str) else None
+        own = self.tree.text.span.file
+        tree = parse_template(Text.of_span(Span(file, 0, len(file.text)))) if file not in (None, own) and file else None
+        if tree is None or isinstance(tree, TemplateProblem) or depth > MAX_INCLUDES:
+            yield Part(Kind.STATIC, Change.PROCESS, self.tree.span(node))
+            return
+        self.included.add(tree.text.span.path)
+        inner = replace(self, tree=tree)
+        yield from inner.body(tree.root.body, depth + 1)
+        self.steps = inner.steps
 
     def loop(self, node: nodes.For, depth: int) -> Iterator[Item]:
         over = self.value(node.iter, depth)

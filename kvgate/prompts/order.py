@@ -17,6 +17,7 @@ from kvgate.prompts.part import (
     Message,
     Part,
     Prompt,
+    parts_of,
     token_estimate,
 )
 from kvgate.records import record
@@ -81,8 +82,11 @@ class _Place:
 def judge(prompt: Prompt) -> Iterator[Defect]:
     """What is wrong with the order of a prompt."""
     seen: set[tuple[str, int]] = set()
+    unshared = _behind_history(prompt)
     for place in _places(prompt):
         part = place.part
+        if id(part) in unshared and not place.behind.history and part.kind in VOLATILE | {Kind.RETRIEVAL, Kind.MEDIA}:
+            continue  # no request has this beginning in common with another anyway
         if frozen(part, prompt.path):
             continue
         source = part.origin or part.span
@@ -100,7 +104,21 @@ def judge(prompt: Prompt) -> Iterator[Defect]:
         elif part.kind is Kind.UNORDERED and part.via != "view" and not _is_last_turn(place):
             yield Defect("tool-order", part.span, {"what": part.words}, related=_origin(part))
         elif part.kind is Kind.CUT:
-            yield Defect("history", part.span, {"what": part.words}, related=_origin(part))
+            # told within a text of the last turn, it is what a question is about, or what is searched for
+            mild = _is_last_turn(place)
+            yield Defect("history", part.span, {"what": part.words}, related=_origin(part), mild=mild)
+
+
+def _behind_history(prompt: Prompt) -> set[int]:
+    """The parts that stand behind a history, by their identity."""
+    found: set[int] = set()
+    begun = False
+    for message in prompt.messages:
+        for part in parts_of(message.items):
+            if begun:
+                found.add(id(part))
+            begun = begun or message.role == "history" or part.kind in (Kind.HISTORY, Kind.CUT)
+    return found
 
 
 def _is_last_turn(place: _Place) -> bool:
@@ -242,7 +260,7 @@ def _volatile(place: _Place) -> Iterator[Defect]:
     yield Defect(
         "volatile",
         part.span,
-        {"what": part.words, **_cost(behind, history), "how_often": _HOW_OFTEN[part.change]},
+        {"what": part.words, **_cost(behind, history), "how_often": HOW_OFTEN[part.change]},
         variant=_variant(part, behind, tokens, history),
         mild=once_a_day or small,
         related=_related(part, behind),
@@ -257,7 +275,7 @@ def _variant(part: Part, behind: _Behind, tokens: int, history: bool) -> str | N
     return "per-user" if part.change in (Change.USER, Change.SESSION) else None
 
 
-_HOW_OFTEN: Final = {
+HOW_OFTEN: Final = {
     Change.NEVER: "never",
     Change.PROCESS: "with each start",
     Change.DAY: "once a day",

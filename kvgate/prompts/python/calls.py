@@ -23,6 +23,7 @@ from kvgate.prompts.python.frame import (
 from kvgate.prompts.python.placeholders import as_fine_as, fill, formatted
 from kvgate.prompts.python.tree import (
     FunctionNode,
+    default_factory,
     dotted_name,
     method_of,
     name_of,
@@ -55,6 +56,8 @@ from kvgate.prompts.syntax import located
 from kvgate.prompts.vocabulary import is_history_name, meaning_of, meaning_of_call, words_of
 from kvgate.source.text import Span, Text
 
+#: Words of names that hold tools; what one tool holds (its schema) keeps the order in which it is written.
+REGISTRIES: Final = frozenset({"tools", "functions", "toolsets", "registry", "skills", "plugins"})
 LOADS: Final = frozenset({"load", "read", "render", "template", "prompt", "text", "instructions", "persona", "rules"})
 
 
@@ -88,6 +91,8 @@ class Calls(Expressions):
                 kwargs.update(value.entries)
                 self.spread[id(node)] = value.keys
         result = self._called(node, args, kwargs, frame)
+        if frame.over_history and isinstance(result, Fields):
+            result.past = True
         self.sinks.called(
             chat.Call(node, dotted_name(node.func), args, kwargs, frame.path, frame.module, self.spans(node, frame))
         )
@@ -159,11 +164,17 @@ class Calls(Expressions):
     def construct(self, cls: Class, node: ast.Call, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
         instance = self.instance(cls)
         made = Instance(cls, dict(instance.attributes), ready=True)
-        fields = [
-            statement.target.id
-            for statement in cls.node.body
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-        ]
+        fields: list[str] = []
+        for statement in cls.node.body:
+            if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+                continue
+            fields.append(statement.target.id)
+            factory = default_factory(statement.value)
+            if factory is not None:  # called anew for each object
+                inner = Frame(cls.module, frame.path)
+                called = ast.copy_location(ast.Call(factory, [], []), factory)
+                value = self.invoke(self.expression(factory, inner), called, [], {}, inner)
+                made.attributes[statement.target.id] = re_placed(value, self.span(factory, inner))
         init = method_of(cls.node, "__init__")
         names = [argument.arg for argument in init.args.args[1:]] if init is not None else fields
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
@@ -221,6 +232,8 @@ class Calls(Expressions):
             rows.unordered = rows.unordered or unordered
         elif name == "insert" and len(args) > 1:
             at = node.args[0].value if isinstance(node.args[0], ast.Constant) else negative_number(node.args[0])
+            if at == -1 and rows.elements and chat.stands_for_many(rows.elements[-1]):
+                at = len(rows.elements)  # one value stands for many messages
             rows.elements.insert(at if isinstance(at, int) else len(rows.elements), args[1])
         elif name in ("pop", "popleft"):
             self.popped(node, function, rows, frame)
@@ -272,7 +285,8 @@ class Calls(Expressions):
             return either([*options, *fields.others]) if options or fields.others else unknown(span)
         if name in ("values", "items", "keys"):
             unordered = fields.unordered
-            if unordered is None and (not fields.literal or not (fields.entries or fields.others)):
+            filled = not fields.literal or not (fields.entries or fields.others)
+            if unordered is None and filled and _is_registry(node):
                 words = f"{name}() of a dictionary that is filled while the program runs"
                 unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path, via=chat.VIEW)
             values = list(elements_of(fields))
@@ -335,7 +349,8 @@ class Calls(Expressions):
             if receiver.first(Kind.UNORDERED):
                 return receiver
             part = receiver.single
-            if part is not None and part.kind in (Kind.TOOLS, Kind.UNKNOWN):
+            registry = part is not None and part.kind is Kind.UNKNOWN and _is_registry(node)
+            if registry or (part is not None and part.kind is Kind.TOOLS):
                 words = f"{name}() of a dictionary that is filled while the program runs"
                 return written(Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path, via=chat.VIEW))
             return receiver
@@ -474,6 +489,8 @@ class Calls(Expressions):
                 items.append(item)
                 continue
             mapped = located(item.span, item.text)
+            if "{{" not in item.text.replace(old, ""):
+                self.rendered.add((mapped.span.path, mapped.span.start))
             begin = 0
             while (found := item.text.find(old, begin)) >= 0:
                 if found > begin:
@@ -561,6 +578,8 @@ class Calls(Expressions):
                 return written(Part(Kind.INPUT, Change.REQUEST, span, words="what the user types", path=frame.path))
             case "next" if args and isinstance(args[0], Written) and args[0].first(Kind.COUNTER):
                 return args[0]
+            case "next" if args and isinstance(args[0], Rows):
+                return self.element(args[0], node, frame)
             case "gather" | "wait":
                 return Rows(args, span, next((found for value in args if (found := unordered_of(value))), None))
             case _:
@@ -605,6 +624,8 @@ class Calls(Expressions):
             if meaning.kind is Kind.HISTORY:
                 words = "the history"
             return written(Part(meaning.kind, meaning.change, span, words=words, path=frame.path, named=True))
+        if name in chat.ANSWERING:  # what a model says is not what it was told
+            return written(Part(Kind.UNKNOWN, Change.REQUEST, span, path=frame.path))
         passed = [part for value in (*args, *kwargs.values()) for part in parts_of(items_of(value))]
         for kind in (Kind.CLOCK, Kind.IDENTIFIER, Kind.RANDOM, Kind.RETRIEVAL, Kind.HISTORY, Kind.USER, Kind.MEDIA):
             part = next((part for part in passed if part.kind is kind), None)
@@ -726,9 +747,10 @@ class Calls(Expressions):
             if text is None:
                 continue
             self.rendered.add((text.span.path, text.span.start))
-            read = read_template(text, arguments, path=frame.path)
+            read = read_template(text, arguments, path=frame.path, library=self.templates)
             if isinstance(read, TemplateProblem):
                 continue
+            self.rendered |= {(path, 0) for path in read.included}
             self.sinks.rendered(read.prompt, self.span(node, frame), frame.path)
             found += [item for message in read.prompt.messages for item in message.items]
         return Written(tuple(found[:MAX_ITEMS]))
@@ -743,6 +765,12 @@ class Calls(Expressions):
         if len(items) == 1 and first.text is not None:
             return located(first.span, first.text)
         return None
+
+
+def _is_registry(call: ast.Call) -> bool:
+    """Whether a method is called on something that by its name holds tools."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return owner is not None and bool(set(words_of(name_of(owner) or "")) & REGISTRIES)
 
 
 def _signature(function: Function, args: list[Value], kwargs: dict[str, Value]) -> tuple[object, ...] | None:

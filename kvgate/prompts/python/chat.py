@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from kvgate.prompts.part import Change, Item, Kind, Message, Part, static
 from kvgate.prompts.python.external import LISTINGS
-from kvgate.prompts.python.values import Fields, Method, Rows, Template, Value, Written, entering, items_of, written
+from kvgate.prompts.python.values import (
+    Fields,
+    Method,
+    Package,
+    Rows,
+    Template,
+    Value,
+    Written,
+    entering,
+    items_of,
+    written,
+)
 from kvgate.prompts.vocabulary import words_of
 from kvgate.records import record
 from kvgate.source.text import Span
@@ -28,6 +39,12 @@ VIEW: Final = "view"
 FILLING: Final = frozenset(
     {"format", "format_messages", "format_prompt", "invoke", "ainvoke", "stream", "astream", "render", "substitute",
      "safe_substitute", "format_map", "render_async", "batch", "apply"}
+)  # fmt: skip
+
+#: Methods of models, and of chains and agents that end in one.
+ANSWERING: Final = frozenset(
+    {"invoke", "ainvoke", "create", "acreate", "generate", "agenerate", "complete", "acomplete", "completion",
+     "acompletion", "predict", "apredict", "chat", "achat", "run", "arun", "parse", "stream", "astream"}
 )  # fmt: skip
 
 _ROLE_OF_CLASS: Final = {
@@ -52,6 +69,9 @@ _ROLES: Final = {
     "placeholder": "history",
     "messages_placeholder": "history",
 }
+_TOOL_CLASSES: Final = frozenset(
+    {"StructuredTool", "Tool", "FunctionTool", "BaseTool", "DynamicTool", "QueryEngineTool"}
+)
 _MEDIA_TYPES: Final = frozenset(
     {"image_url", "image", "input_image", "video_url", "video", "audio_url", "input_audio", "audio", "image_embeds"}
 )
@@ -126,6 +146,11 @@ def is_message(value: Value) -> bool:
     return role_of(value) is not None
 
 
+def stands_for_many(value: Value) -> bool:
+    """Whether a value in a list of messages is what a loop over a history appends."""
+    return not isinstance(value, Fields) or value.past or role_of(value) in (None, "unknown")
+
+
 def content_items(message: Fields) -> tuple[Item, ...]:
     """What a message writes, in order: text, images and other media, calls of tools."""
     content = next(
@@ -168,7 +193,8 @@ def messages_of(rows: Rows) -> list[Message]:
         if role is not None and isinstance(element, Fields):
             span = element.span or rows.span
             if span is not None:
-                found.append(Message(role, content_items(element), span))
+                past = element.past and role == "user"
+                found.append(Message("history" if past else role, content_items(element), span))
             continue
         if isinstance(element, Rows) and any(is_message(inner) for inner in element.elements):
             found += messages_of(element)
@@ -214,9 +240,13 @@ def construct(
         text = said.text if isinstance(said, Written) else None
         if isinstance(said, Method):
             text = said.name
+        elif isinstance(said, Package):
+            text = said.dotted.rpartition(".")[2]
         content = kwargs.get("content") or (args[1] if len(args) > 1 else None)
         place = spans.get("content") or spans.get("1") or span
         return _message(_ROLES.get((text or "unknown").lower(), "unknown"), content, span, place)
+    if "description" in kwargs and _TOOL_CLASSES & {name, owner}:
+        return Fields({key: kwargs[key] for key in ("name", "description") if key in kwargs}, span=span)
     if name == "MessagesPlaceholder":
         return written(Part(Kind.HISTORY, Change.SESSION, span, words="the history", path=path))
     if name in ("PromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "RichPromptTemplate"):

@@ -416,6 +416,8 @@ class Evaluator(Calls):
         unordered = unordered_of(over)
         if unordered is not None:
             frame.unordered.append(unordered)
+        over_history = self._is_history(over, node.iter)
+        frame.over_history += over_history
         names = {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
         if without_end(node.iter):
             frame.earlier |= names
@@ -434,6 +436,7 @@ class Evaluator(Calls):
             self.assign(node.target, element, None, frame)
             self.block(node.body, frame)
         frame.earlier -= names
+        frame.over_history -= over_history
         if unordered is not None:
             frame.unordered.pop()
         frame.path = outer
@@ -535,7 +538,8 @@ class Evaluator(Calls):
                 base.keys[key] = self.span(target, frame)
             else:
                 base.others.append(value)
-                base.literal = False
+                # a dictionary that the function itself fills keeps the order of what it is filled from
+                base.literal = base.literal and _fills_own(target.value, frame)
             if frame.unordered:
                 base.unordered = frame.unordered[-1]
         elif isinstance(base, Rows) and isinstance(key, int) and -len(base.elements) <= key < len(base.elements):
@@ -607,3 +611,11 @@ class Evaluator(Calls):
             self.assign(target, concat(whole.items, added), node.value, frame)
             return
         self.assign(target, concat(items_of(current), added), None, frame)
+
+
+def _fills_own(target: ast.expr, frame: Frame) -> bool:
+    """Whether a function fills a dictionary that it made: a local one, or the object's when it begins."""
+    if isinstance(target, ast.Name):
+        return frame.node is not None and target.id in frame.names
+    begins = isinstance(frame.node, FunctionNode) and frame.node.name in BEGINNINGS
+    return begins and isinstance(target, ast.Attribute)

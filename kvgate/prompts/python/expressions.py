@@ -59,6 +59,7 @@ from kvgate.prompts.python.values import (
 from kvgate.prompts.vocabulary import (
     is_constant_name,
     is_history_name,
+    is_prompt_name,
     meaning_of,
     words_of,
 )
@@ -66,8 +67,35 @@ from kvgate.prompts.vocabulary import (
 KNOWN_PACKAGES: Final = frozenset({"datetime", "time", "uuid", "random", "date", "json", "os", "timezone", "secrets"})
 
 
+#: What has a name and is no person.
+THINGS: Final = frozenset(
+    {"repository", "repo", "project", "organization", "org", "branch", "file", "model", "tool", "channel", "team",
+     "group", "product", "field", "column", "table", "category", "device", "entity", "agent", "bot", "dataset"}
+)  # fmt: skip
+PERSONS: Final = frozenset(
+    {"user", "customer", "member", "patient", "caller", "profile", "account", "person", "author"}
+)
 #: Words of names that are about this moment.
 PRESENT: Final = frozenset({"now", "current", "today", "utcnow", "todays", "date"})
+
+
+def _names_a_thing(name: str, node: ast.expr) -> bool:
+    """Whether a name is that of something that is no person, by what it is read from."""
+    owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    words = {word for below in ast.walk(owner) for word in words_of(_word_of(below))} - set(words_of(name))
+    return bool(words & THINGS) and not words & PERSONS
+
+
+def _word_of(node: ast.AST) -> str:
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return node.attr
+        case ast.Constant():
+            return node.value if isinstance(node.value, str) else ""
+        case _:
+            return ""
 
 
 class Expressions(Follower):
@@ -191,6 +219,8 @@ class Expressions(Follower):
             return unknown(span)
         if noun and meaning.kind is Kind.CLOCK and not set(words_of(name)) & PRESENT:
             return unknown(span)  # the time of a record is written once
+        if noun and meaning.kind is Kind.USER and _names_a_thing(name, node):
+            return unknown(span)  # repository["full_name"]
         words = f'{meaning.words} ({noun or "the name"} "{name}")'
         return written(Part(meaning.kind, meaning.change, span, words=words, path=frame.path, named=True))
 
@@ -280,7 +310,8 @@ class Expressions(Follower):
         found = self.named(name, node, frame, "the field")
         known = found.single
         if known is not None and known.kind is not Kind.UNKNOWN:
-            if part.kind in (Kind.RETRIEVAL, Kind.HISTORY, Kind.MEDIA) and known.kind in (Kind.INPUT, Kind.STATIC):
+            held = known.kind in (Kind.INPUT, Kind.STATIC) and not is_prompt_name(name)
+            if part.kind in (Kind.RETRIEVAL, Kind.HISTORY, Kind.MEDIA) and held:
                 return written(replace(part, span=span, origin=part.origin or part.span))
             return found
         if part.kind not in (Kind.UNKNOWN, Kind.STATIC):
@@ -447,7 +478,7 @@ class Expressions(Follower):
         return rows
 
     def fields(self, node: ast.Dict, frame: Frame) -> Fields:
-        fields = Fields(span=self.span(node, frame))
+        fields = Fields(span=self.span(node, frame), past=bool(frame.over_history))
         for key, value in zip(node.keys, node.values, strict=True):
             found = self.expression(value, frame)
             if key is None:
@@ -487,6 +518,7 @@ class Expressions(Follower):
         cut: Part | None = None
         for position, generator in enumerate(node.generators):
             over = self.expression(generator.iter, inner)
+            inner.over_history += self._is_history(over, generator.iter)
             unordered = unordered or unordered_of(over)
             known = known and isinstance(over, Rows | Fields)
             if isinstance(over, Written):

@@ -43,6 +43,7 @@ class Frame:
         earlier: names that run over a history without its end.
         unordered: loops around the statement that run in no stable order.
         place: where everything stands that is evaluated now (inside an f-string).
+        over_history: how many loops around the statement run over a history.
     """
 
     module: ModuleSource
@@ -57,6 +58,7 @@ class Frame:
     earlier: set[str] = field(default_factory=set)
     unordered: list[Part] = field(default_factory=list)
     place: Span | None = None
+    over_history: int = 0
     target: str = ""
     node: FunctionNode | ast.Lambda | None = None
 

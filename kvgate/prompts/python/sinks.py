@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kvgate.prompts.defect import Defect
-from kvgate.prompts.order import frozen, judge
+from kvgate.prompts.defect import Defect, each_once
+from kvgate.prompts.order import HOW_OFTEN, frozen, judge
 from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.python import chat
 from kvgate.prompts.python.placeholders import Fill, fill
@@ -41,6 +41,8 @@ _BESIDE_PROMPT: Final = frozenset(
     {"model", "max_tokens", "max_completion_tokens", "temperature", "stream", "tools", "cache_salt", "multi_modal_data",
      "sampling_params"}
 )  # fmt: skip
+#: What no tool needs to say of itself.
+_CHANGING: Final = frozenset({Kind.CLOCK, Kind.IDENTIFIER, Kind.RANDOM, Kind.COUNTER})
 _BENCHMARK: Final = re.compile(r"bench|load_?test|locust|stress|perf_test|throughput|loadgen", re.IGNORECASE)
 _LOCUST: Final = re.compile(r"\b(?:Fast)?HttpUser\b")
 _LLM_WORDS: Final = re.compile(r"\bllms?\b|\bprompts?\b|\bopenai\b|\bvllm\b|language model", re.IGNORECASE)
@@ -253,6 +255,12 @@ class Sinks:
     # -- what is wrong beyond the order ------------------------------------------------------------------------------
 
     def _check_tools(self, tools: Value, span: Span, path: tuple[str, ...]) -> None:
+        for part in parts_of(items_of(tools)):
+            if part.kind in _CHANGING and not part.named and not frozen(part, path):
+                values = {"what": part.words, "how_often": HOW_OFTEN[part.change]}
+                related = ((span, "the tools that are sent"),)
+                mild = part.change <= Change.DAY
+                self.defects.append(Defect("volatile", part.span, values, "in-tools", mild, related))
         unordered = tools.unordered if isinstance(tools, Rows | Fields) else None
         if isinstance(tools, Rows) and unordered is None and len(tools.elements) == 1:
             tools = tools.elements[0]  # made from one listing
@@ -263,8 +271,8 @@ class Sinks:
                 unordered = single
         if unordered is None or frozen(unordered, path):
             return
-        related = ((span, "the tools that are sent"),) if unordered.span != span else ()
-        self.defects.append(Defect("tool-order", unordered.span, {"what": unordered.words}, related=related))
+        places = ((span, "the tools that are sent"),) if unordered.span != span else ()
+        self.defects.append(Defect("tool-order", unordered.span, {"what": unordered.words}, related=places))
 
     def _check_memory(self, call: chat.Call) -> None:
         if call.name == "ConversationBufferWindowMemory":
@@ -300,13 +308,7 @@ class Sinks:
         for span, texts in self._same.items():
             if len(texts) == 1:
                 self.defects.append(Defect("benchmark", span, {"what": "each request is the same text"}))
-        worst: dict[tuple[str, str, int, int], Defect] = {}
-        for defect in (*self.defects, *self._judged()):
-            key = (defect.kind, defect.span.path, defect.span.start, defect.span.end)
-            known = worst.get(key)
-            if known is None or (known.mild and not defect.mild):
-                worst[key] = defect
-        yield from worst.values()
+        yield from each_once((*self.defects, *self._judged()))
 
     def _judged(self) -> Iterator[Defect]:
         seen: set[tuple[str, int, int]] = set()

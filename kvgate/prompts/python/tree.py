@@ -163,6 +163,13 @@ def is_negative(node: ast.expr | None) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
+def default_factory(node: ast.expr | None) -> ast.expr | None:
+    """What makes the default of a field: ``field(default_factory=uuid4)``."""
+    if not isinstance(node, ast.Call) or name_of(node.func) not in ("field", "Field", "attrib", "ib"):
+        return None
+    return next((keyword.value for keyword in node.keywords if keyword.arg in ("default_factory", "factory")), None)
+
+
 def negative_number(node: ast.expr) -> int | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         value = node.operand.value

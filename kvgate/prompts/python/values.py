@@ -63,6 +63,7 @@ class Fields:
         keys: where each key stands.
         unordered: what makes its order change.
         literal: its keys are written out.
+        past: made in a loop over a history: a message of it is one of an earlier turn.
     """
 
     entries: dict[str, Value] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class Fields:
     keys: dict[str, Span] = field(default_factory=dict)
     unordered: Part | None = None
     literal: bool = True
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
