@@ -1,4 +1,4 @@
-"""The pre-commit hook: what triggers it, and that it finds the example's fault in a repository of its own."""
+"""The pre-commit hooks: what triggers them, and that they find faults in a repository of their own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ pytestmark = pytest.mark.skipif(not HOOKS.exists(), reason="the distribution doe
 
 @pytest.fixture(scope="module")
 def hook():
-    (hook,) = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
-    return hook
+    return hooks()["kvgate"]
+
+
+def hooks():
+    return {hook["id"]: hook for hook in yaml.safe_load(HOOKS.read_text(encoding="utf-8"))}
 
 
 def test_it_reads_the_whole_repository_once(hook):
@@ -62,12 +65,42 @@ def test_what_cannot_does_not(hook, path):
     assert not re.search(hook["files"], path)
 
 
+def test_pre_commit_takes_the_hooks():
+    """Its own schema; a key that it does not know is a warning, and an error here."""
+    clientlib = pytest.importorskip("pre_commit.clientlib")
+    assert [hook["id"] for hook in clientlib.load_manifest(str(HOOKS))] == ["kvgate", "kvgate-prompts"]
+
+
+def test_the_hook_for_prompts_is_triggered_by_what_the_command_reads():
+    from kvgate.prompt_files import SUFFIXES
+
+    identify = pytest.importorskip("identify.identify")
+    hook = hooks()["kvgate-prompts"]
+    assert (hook["entry"], hook["pass_filenames"]) == ("kvgate prompts", False)
+    # JSON lines have no type of their own
+    for suffix in SUFFIXES - {".jsonl", ".ndjson"}:
+        assert identify.tags_from_filename(f"a{suffix}") & set(hook["types_or"]), suffix
+
+
+PROMPT = """\
+from datetime import datetime
+
+RULES = "You answer questions about trains, and you never invent a connection. " * 20
+
+
+def build_messages(question):
+    system = f"It is {datetime.now()}. {RULES}"
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+"""
+
+
 @pytest.mark.packaging
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="installs from the repository")
 def test_pre_commit_finds_the_example_s_fault(tmp_path):
-    """As a user has it: the repository as source of the hook, installed by pip from a clone of it."""
+    """As a user has it: the repository as source of the hooks, installed by pip from a clone of it."""
     tree = tmp_path / "tree"
     shutil.copytree(ROOT / "tests" / "examples" / "deploy", tree / "deploy")
+    (tree / "prompt.py").write_text(PROMPT, encoding="utf-8")
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -85,7 +118,7 @@ def test_pre_commit_finds_the_example_s_fault(tmp_path):
     ).stdout.strip()
     source = f"file://{ROOT.as_posix()}"
     (tree / ".pre-commit-config.yaml").write_text(
-        f"repos: [{{repo: '{source}', rev: {head}, hooks: [{{id: kvgate}}]}}]\n"
+        f"repos: [{{repo: '{source}', rev: {head}, hooks: [{{id: kvgate}}, {{id: kvgate-prompts}}]}}]\n"
     )
     assert run("git", "init", "--quiet").returncode == 0
     assert run("git", "add", ".").returncode == 0
@@ -93,6 +126,9 @@ def test_pre_commit_finds_the_example_s_fault(tmp_path):
     assert result.returncode == 1, result.stdout + result.stderr
     assert "error[peak-concurrency-exceeds-kv-cache]" in result.stdout
     assert "deploy/rag-chat.yaml" in result.stdout
+    assert "prompt.py:7:" in result.stdout
+    assert "warning[volatile-text-before-static-prefix]" in result.stdout
+    (tree / "prompt.py").unlink()
     shutil.rmtree(tree / "deploy")
     run("git", "add", "--all")
     result = run(sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never")
