@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 @record
 class ArgumentProblems:
-    """Kinds of :class:`kvgate.engine.arguments.ArgumentProblem`; the mild ones are worth an info at most."""
+    """Kinds of :class:`kvgate.engine.arguments.ArgumentProblem`.
+
+    ``refused`` are further kinds that count where the release refuses them. ``mild`` are those that count where it does
+    not, as an info.
+    """
 
     kinds: tuple[str, ...]
+    refused: tuple[str, ...] = ()
     mild: tuple[str, ...] = ()
 
 
@@ -29,12 +34,12 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
     """Problems that reading the command line as that release does brings up."""
     origin = case.plan.origins.get("vllm_version")
     for problem in case.plan.parsed.problems:
-        if problem.kind not in params.kinds:
+        if problem.kind not in (*params.kinds, *(params.refused if problem.refused else params.mild)):
             continue
         if problem.kind == "invalid-value" and problem.refused and _told_elsewhere(case, problem):
             continue
         ceiling = None
-        if not problem.certain or (problem.kind in params.mild and not problem.refused):
+        if not problem.certain or problem.kind in params.mild:
             ceiling = Severity.INFO
         elif not problem.refused:
             ceiling = Severity.WARNING

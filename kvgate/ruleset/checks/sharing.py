@@ -191,7 +191,8 @@ def _devices(case: Case) -> set[str]:
         else:
             visible = wanted
     if visible is None:
-        return {str(index) for index in range(count)}
+        # services that name no GPU may be meant for machines of their own
+        return set() if case.unit.kind in _SERVICES else {str(index) for index in range(count)}
     return set(visible[:count])
 
 
