@@ -1145,7 +1145,11 @@ def _model_of_log(name: str | None, options: CheckOptions) -> tuple[Model | None
     try:
         return _find_model(name, config.root, online=online, environ=options.environ, mapping=config.models), None
     except InputError as error:
-        return None, str(error)
+        way = "" if online else ", --online fetches a model of the Hub"
+        return (
+            None,
+            f'the configuration of "{name}" is not at hand ({error}); models: in kvgate.yaml says what it is{way}',
+        )
 
 
 def render_verdict(verdict: Verdict, form: str) -> str:

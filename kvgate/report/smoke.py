@@ -9,7 +9,7 @@ from typing import Final
 from kvgate.report.escape import markdown, markdown_code, visible
 from kvgate.report.json_v1 import finite
 from kvgate.report.waterfall import GIB, count, gib, span
-from kvgate.smoke.verdict import TERM_WORDS, Check, Load, Moment, Outcome, Phase, Term, Verdict
+from kvgate.smoke.verdict import CHECK_WORDS, TERM_WORDS, Check, Load, Moment, Outcome, Phase, Term, Verdict
 
 FORMATS: Final = ("text", "json", "markdown")
 
@@ -20,16 +20,6 @@ _HEADLINES: Final[dict[Outcome, str]] = {
     "unknown": "nothing could be compared",
 }
 _MARKS: Final = {True: "holds", False: "CONTRADICTED", None: ""}
-_CHECKS: Final = {
-    "num_gpu_blocks": "blocks",
-    "size_tokens": "tokens",
-    "max_concurrency": "requests of max_model_len",
-    "max_model_len": "max_model_len",
-    "block_size": "block size",
-    "running": "peak running",
-    "running_when_full": "running when full",
-    "preemptions": "preemptions",
-}
 _PHASES: Final = (
     "phase", "clients", "requests", "failed", "seconds", "running", "waiting", "usage", "preempted", "hits",
 )  # fmt: skip
@@ -90,7 +80,13 @@ def _text(verdict: Verdict) -> Iterator[str]:
 
 def _headline(verdict: Verdict) -> str:
     subject = f"{visible(verdict.unit)}: " if verdict.unit else ""
-    return subject + _HEADLINES[verdict.outcome]
+    return subject + _outcome(verdict)
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.outcome == "unknown" and verdict.unit is None:
+        return "what the log says; there is nothing to compare it with"
+    return _HEADLINES[verdict.outcome]
 
 
 def _identity(verdict: Verdict) -> Iterator[str]:
@@ -139,7 +135,7 @@ def _measured_only(verdict: Verdict) -> Iterator[str]:
 def _check_row(check: Check) -> tuple[str, ...]:
     measured = _figure(check.measured.value if check.measured else None, check.name)
     return (
-        _CHECKS.get(check.name, check.name),
+        CHECK_WORDS[check.name][0],
         _bounds(check),
         measured,
         _MARKS[check.holds],
@@ -230,7 +226,7 @@ def _columns(rows: Sequence[tuple[str, ...]], words: Sequence[int] = ()) -> Iter
 
 def _markdown(verdict: Verdict) -> Iterator[str]:
     subject = f"{markdown_code(verdict.unit)}: " if verdict.unit else ""
-    yield f"**kvgate {verdict.command}**: {subject}{_HEADLINES[verdict.outcome]}"
+    yield f"**kvgate {verdict.command}**: {subject}{_outcome(verdict)}"
     if verdict.cause:
         yield ""
         yield markdown(verdict.cause)

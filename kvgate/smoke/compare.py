@@ -18,6 +18,7 @@ from kvgate.smoke.identity import find_differences
 from kvgate.smoke.running import explain_running, moments_of_samples, thin_out
 from kvgate.smoke.subject import Subject
 from kvgate.smoke.verdict import (
+    CHECK_WORDS,
     TERM_WORDS,
     Check,
     Difference,
@@ -32,6 +33,10 @@ from kvgate.smoke.verdict import (
 )
 
 GIB: Final = 1 << 30
+#: What a check's prediction starts from.
+ARGUMENTS: Final = "the arguments alone"
+MEASURED_TOKENS: Final = "the measured tokens"
+WHOLE_BLOCKS: Final = "the nearest whole number of blocks"
 
 _MOST_LINES: Final = 12
 
@@ -125,52 +130,110 @@ def _meets(predicted: Quantity, found: Figure | None) -> bool | None:
 def compare_pool(subject: Subject, prediction: Prediction, measured: Measured) -> tuple[Check, ...]:
     """Blocks, tokens and concurrency, from what the server had for its pool."""
     cache = prediction.kv_cache
-    given = ""
-    low: Prediction | None
-    high: Prediction | None
     available = measured.terms.get("kv_cache_available")
+    low: Prediction | None = None
+    high: Prediction | None = None
+    given = ""
     if cache.basis == "exact" and cache.num_gpu_blocks is not None:
         low = high = prediction
-        given = "the arguments alone"
+        given = ARGUMENTS
     elif available is not None and available.high > 0:
-        low = subject.predict(changes={"kv_cache_memory_bytes": max(0, int(available.low))})
-        high = subject.predict(changes={"kv_cache_memory_bytes": int(available.high)})
+        low, high = (_of_memory(subject, bound) for bound in (available.low, available.high))
         given = "the measured available memory"
-    else:
-        low = high = None
-    bounds = (_blocks(low), _blocks(high))
     # a model without attention has the blocks of its states
     states = cache.groups and all(group.kind == "mamba" for group in cache.groups)
     size = cache.groups[0].block_size if states else cache.block_size
+    length = cache.max_model_len
     checks = [
-        _check("num_gpu_blocks", bounds, measured.blocks, given),
-        _check("block_size", (size, size), measured.block_size, "the arguments alone"),
-        _check(
-            "max_model_len", (cache.max_model_len, cache.max_model_len), measured.max_model_len, "the arguments alone"
-        ),
+        _check("num_gpu_blocks", (_blocks(low), _blocks(high)), measured.blocks, given),
+        _check("block_size", (size, size), measured.block_size, ARGUMENTS),
+        _check("max_model_len", (length, length), measured.max_model_len, ARGUMENTS),
     ]
-    known, basis = _known_pool(subject, measured)
-    if known is not None:
-        tokens = known.kv_cache.size_tokens
-        reached = measured.blocks is not None or tokens == measured.tokens
-        if measured.blocks is None and reached and low is not None and high is not None:
-            # the figure is one that some number of blocks gives; it must also be the one that this memory gives
-            checks.append(
-                _check("size_tokens", (low.kv_cache.size_tokens, high.kv_cache.size_tokens), measured.tokens, given)
-            )
-        else:
-            checks.append(_check("size_tokens", (tokens, tokens), measured.tokens, basis))
-        times = known.kv_cache.max_concurrency
-        checks.append(_check("max_concurrency", (times, times), measured.concurrency, basis))
+    if measured.blocks is not None:
+        checks += _from_pool(_of_blocks(subject, measured.blocks), measured, "the measured blocks")
+    elif measured.tokens:
+        checks += _from_tokens(subject, measured.tokens, measured, low, high, given)
     return tuple(check for check in checks if check.measured is not None)
 
 
-def _known_pool(subject: Subject, measured: Measured) -> tuple[Prediction | None, str]:
+def _from_pool(pool: Prediction | None, measured: Measured, given: str) -> list[Check]:
+    if pool is None:
+        return []
+    tokens, times = pool.kv_cache.size_tokens, pool.kv_cache.max_concurrency
+    return [
+        _check("size_tokens", (tokens, tokens), measured.tokens, given),
+        _check("max_concurrency", (times, times), measured.concurrency, given),
+    ]
+
+
+def _from_tokens(
+    subject: Subject, tokens: int, measured: Measured, low: Prediction | None, high: Prediction | None, given: str
+) -> list[Check]:
+    """Where no line says how many blocks there are: the tokens must be what the memory gives, and what some whole
+    number of blocks gives; several numbers can give the same tokens, and the concurrency is that of one of them."""
+    first = subject.predict(kv_cache_tokens=tokens)
+    if first is None or first.kv_cache.num_gpu_blocks is None:
+        return []
+    checks = []
+    if low is not None and high is not None:
+        checks.append(_check("size_tokens", (low.kv_cache.size_tokens, high.kv_cache.size_tokens), tokens, given))
+    if first.kv_cache.size_tokens != tokens:
+        if not any(check.holds is False for check in checks):
+            checks = _from_pool(first, measured, WHOLE_BLOCKS)
+        return checks
+    least, most = first.kv_cache.num_gpu_blocks, _most_blocks(subject, tokens, first.kv_cache.num_gpu_blocks)
+    bounds = _blocks(low), _blocks(high)
+    if bounds[0] is not None and bounds[1] is not None and least <= bounds[1] and bounds[0] <= most:
+        least, most = max(least, bounds[0]), min(most, bounds[1])
+    fewest, largest = (_of_blocks(subject, count) for count in (least, most))
+    if not checks:
+        checks.append(_check("size_tokens", (tokens, tokens), tokens, MEASURED_TOKENS))
+    if fewest is not None and largest is not None:
+        span = fewest.kv_cache.max_concurrency, largest.kv_cache.max_concurrency
+        checks.append(_check("max_concurrency", span, measured.concurrency, MEASURED_TOKENS))
+    return checks
+
+
+def _most_blocks(subject: Subject, tokens: int, least: int) -> int:
+    """The most blocks that are printed as so many tokens, of which ``least`` are the fewest."""
+    step = 1
+    while _tokens(_of_blocks(subject, least + step)) == tokens:
+        step *= 2
+    known, beyond = least + step // 2, least + step
+    while beyond - known > 1:
+        middle = (known + beyond) // 2
+        known, beyond = (middle, beyond) if _tokens(_of_blocks(subject, middle)) == tokens else (known, middle)
+    return known
+
+
+def compare_refusal(subject: Subject, cause: Refusal) -> tuple[Check, ...]:
+    """The longest request that a server says would fit in what it had, against what the prediction says of that."""
+    if cause.estimated_max_model_len is None or cause.available is None or cause.unit != "bytes":
+        return ()
+    slack = GIB // 200  # printed with two decimals
+    bounds = [_of_memory(subject, cause.available + sign * slack) for sign in (-1, 1)]
+    low, high = (one.kv_cache.estimated_max_model_len if one else None for one in bounds)
+    given = "the memory that was available"
+    return (_check("estimated_max_model_len", (low, high), cause.estimated_max_model_len, given),)
+
+
+def _known_pool(subject: Subject, measured: Measured) -> Prediction | None:
+    """The prediction for the pool that the server had; None where it does not say which."""
     if measured.blocks is not None:
-        return subject.predict(changes={"num_gpu_blocks_override": measured.blocks}), "the measured blocks"
-    if measured.tokens is not None and measured.tokens > 0:
-        return subject.predict(kv_cache_tokens=measured.tokens), "the measured tokens"
-    return None, ""
+        return _of_blocks(subject, measured.blocks)
+    return subject.predict(kv_cache_tokens=measured.tokens) if measured.tokens else None
+
+
+def _of_memory(subject: Subject, amount: float) -> Prediction | None:
+    return subject.predict(changes={"kv_cache_memory_bytes": max(0, int(amount))})
+
+
+def _of_blocks(subject: Subject, count: int) -> Prediction | None:
+    return subject.predict(changes={"num_gpu_blocks_override": count})
+
+
+def _tokens(prediction: Prediction | None) -> int | None:
+    return prediction.kv_cache.size_tokens if prediction else None
 
 
 def _blocks(prediction: Prediction | None) -> int | None:
@@ -253,6 +316,8 @@ def judge(
     if prediction is not None:
         terms = compare_terms(prediction.memory, measured)
         checks = compare_pool(subject, prediction, measured)
+        if log is not None and log.cause is not None and not log.ready:
+            checks += compare_refusal(subject, log.cause)
     else:
         said.append(f"no prediction: {subject.model_reason or 'the model is not known'}")
         about["figures"] = _figures(measured)
@@ -261,7 +326,7 @@ def judge(
     running: Running | None = None
     if log is not None:
         # what ran is explained by the pool that the server had, not by the one that it should have had
-        had = _known_pool(subject, measured)[0] or prediction
+        had = _known_pool(subject, measured) or prediction
         running = explain_running(log.samples, log.preemptions, had, data_parallel_size=subject.data_parallel_size)
         said += _remarks(log)
     refused = _refused(log, prediction, ended, served=served or load is not None)
@@ -332,7 +397,8 @@ def _refused(
     log: ServerLog | None, prediction: Prediction | None, ended: Refused | None, *, served: bool
 ) -> Refused | None:
     cause = log.cause if log is not None else None
-    expected = prediction is not None and prediction.starts in ("no", "unlikely")
+    starts = prediction.starts if prediction is not None else "unknown"
+    expected = None if starts == "unknown" else starts in ("no", "unlikely")
     if cause is not None and (log is None or not log.ready or ended is not None or (not served and _fatal(cause))):
         return Refused(
             cause.kind, cause.message, cause.line, cause.needed, cause.available, cause.unit,
@@ -448,8 +514,9 @@ def _check_words(
     failed: Check, prediction: Prediction | None, measured: Measured, differences: Sequence[Difference]
 ) -> str:
     found = _number(failed.measured.value if failed.measured else None)
-    expected = _number(failed.low) if failed.low == failed.high else f"{_number(failed.low)} to {_number(failed.high)}"
-    words = f"{failed.name} is {found}, predicted {expected}"
+    low, high = _number(failed.low), _number(failed.high)
+    expected = high if low == high else f"at most {high}" if failed.low == 0 else f"{low} to {high}"
+    words = f"{CHECK_WORDS[failed.name][1].format(found)}, predicted {expected}"
     if failed.given:
         words += f" from {failed.given}" if failed.given.startswith("the ") else f" with {failed.given}"
     if failed.name in ("num_gpu_blocks", "size_tokens"):
@@ -519,6 +586,6 @@ def _refusal_words(refused: Refused) -> str:
         words += f": {refused.message}"
     if refused.estimated_max_model_len is not None:
         words += f"; up to {refused.estimated_max_model_len:,} tokens would fit"
-    if refused.kind in ("kv-cache-too-small", "no-kv-cache-memory"):
+    if refused.kind in ("kv-cache-too-small", "no-kv-cache-memory") and refused.expected is not None:
         words += "; this was predicted" if refused.expected else "; it was predicted to start"
     return words

@@ -25,6 +25,18 @@ TERM_WORDS: Final[Mapping[str, str]] = {
     "cuda_graphs": "CUDA graphs",
     "kv_cache_available": "KV cache",
 }
+#: The checks, in words and in a sentence.
+CHECK_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "num_gpu_blocks": ("blocks", "the pool has {} blocks"),
+    "block_size": ("block size", "a block holds {} tokens"),
+    "max_model_len": ("max_model_len", "max_model_len is {}"),
+    "size_tokens": ("tokens", "the pool is printed as {} tokens"),
+    "max_concurrency": ("requests of max_model_len", "{} requests of max_model_len fit"),
+    "estimated_max_model_len": ("longest request that fits", "a request of up to {} tokens fits"),
+    "running": ("peak running", "{} requests ran at once"),
+    "running_when_full": ("running when full", "{} requests ran when the pool was full"),
+    "preemptions": ("preemptions", "the number of preemptions is {}"),
+}
 
 
 @record
@@ -113,8 +125,8 @@ class Difference:
 
 @record
 class Refused:
-    """Why the server did not start, or ended. ``needed`` and ``available`` are in ``unit``; ``expected`` where the
-    prediction said that it would not start."""
+    """Why the server did not start, or ended. ``needed`` and ``available`` are in ``unit``; ``expected`` is whether the
+    prediction said that it would not start, None where it could not say."""
 
     kind: str
     message: str
@@ -123,7 +135,7 @@ class Refused:
     available: int | None
     unit: str
     estimated_max_model_len: int | None
-    expected: bool
+    expected: bool | None
 
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

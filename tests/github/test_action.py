@@ -408,7 +408,7 @@ def test_a_server_that_does_as_predicted(machine):
         (
             {"VLLM_FAKE_BLOCKS": "640"},
             "contradicted",
-            "num_gpu_blocks is 640, predicted 1,280 from the arguments alone",
+            "the pool has 640 blocks, predicted 1,280 from the arguments alone",
         ),
         ({"VLLM_FAKE_MODE": "exit"}, "refused", "the server ended by itself: exit code 3 before it was ready"),
     ],

@@ -67,7 +67,7 @@ def test_a_pool_that_is_smaller_than_the_manifest_says(tree: Any, article: str) 
     result = tree.smoke("--requests", "6")
     verdict = checked(result.json)
     assert (result.code, verdict["outcome"]) == (1, "contradicted")
-    assert verdict["cause"] == "num_gpu_blocks is 640, predicted 1,280 from the arguments alone"
+    assert verdict["cause"] == "the pool has 640 blocks, predicted 1,280 from the arguments alone"
     failed = [(check["check"], check["given"]) for check in verdict["checks"] if check["holds"] is False]
     assert failed == [
         ("num_gpu_blocks", "the arguments alone"),
@@ -81,7 +81,7 @@ def test_preemptions_below_the_sustained_number(tree: Any, article: str) -> None
     tree.environment = {"VLLM_FAKE_PREEMPT_ABOVE": "3"}
     verdict = checked(tree.smoke("--requests", "4").json)
     assert verdict["outcome"] == "contradicted"
-    assert verdict["cause"] == "preemptions is 1, predicted 0 with 4 clients"
+    assert verdict["cause"] == "the number of preemptions is 1, predicted 0 with 4 clients"
 
 
 def test_a_smaller_load_has_one_phase_and_no_preemption(tree: Any, manifest: Any) -> None:

@@ -396,3 +396,69 @@ def test_a_file_that_is_not_ours(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="utf-8")
     with pytest.raises(MeasuredError, match=r"measured\.json"):
         read_measurements(tmp_path)
+
+
+# --- logs on their own, as people have them ---------------------------------------------------------------------------
+
+HYBRID = (
+    "INFO 11-05 10:00:00 [api_server.py:1] vLLM API server version 0.10.2\n"
+    "INFO 11-05 10:00:00 [utils.py:1] non-default args: {{'model': 'Qwen/Qwen3-Next-80B-A3B-Instruct', "
+    "'tensor_parallel_size': 2, 'max_model_len': 262144, 'dtype': 'bfloat16', 'enable_prefix_caching': False}}\n"
+    "INFO 11-05 10:00:00 [gpu_worker.py:1] Available KV cache memory: 44.59 GiB\n"
+    "INFO 11-05 10:00:00 [kv_cache_utils.py:1] GPU KV cache size: {tokens:,} tokens\n"
+    "INFO 11-05 10:00:00 [kv_cache_utils.py:1] Maximum concurrency for 262,144 tokens per request: {times:.2f}x\n"
+    "INFO:     Application startup complete.\n"
+)
+
+
+def test_several_numbers_of_blocks_are_printed_as_the_same_tokens(folder: Folder) -> None:
+    """Up to 0.20.0 the tokens of a hybrid are blocks // groups x block size: 7,161 to 7,163 blocks over four groups are
+    1,790 x 544 tokens, and the concurrency of 7,161 is 14.76x, that of 7,163 is 14.77x. Both are right."""
+    for times in (14.76, 14.77):
+        code, verdict, _ = folder.verify(HYBRID.format(tokens=973760, times=times), path=None)
+        assert (code, verdict["outcome"], verdict["cause"]) == (0, "holds", None)
+        assert check(verdict, "max_concurrency")["predicted"] == pytest.approx([14.765, 14.769], abs=0.001)
+    code, verdict, _ = folder.verify(HYBRID.format(tokens=973760, times=14.78), path=None)
+    assert (code, check(verdict, "max_concurrency")["holds"]) == (1, False)
+
+
+def test_tokens_that_no_number_of_blocks_gives(folder: Folder) -> None:
+    log = HYBRID.format(tokens=973761, times=14.77).replace("Available KV cache memory: 44.59 GiB", "")
+    code, verdict, _ = folder.verify(log, path=None)
+    assert code == 1
+    assert verdict["cause"] == (
+        "the pool is printed as 973,761 tokens, predicted 974,304 from the nearest whole number of blocks"
+    )
+
+
+def test_the_length_that_a_refusing_server_names_is_checked(folder: Folder) -> None:
+    """36 layers x 8 KV heads x 128 x 2 x 2 bytes are 147,456 a token: 4.465 to 4.475 GiB are 2,032 to 2,036 blocks."""
+    log = (
+        "INFO 11-05 10:00:00 [api_server.py:1] vLLM API server version 0.9.1\n"
+        "INFO 11-05 10:00:00 [utils.py:1] non-default args: {'model': 'Qwen/Qwen3-8B', 'max_model_len': 32768}\n"
+        "ValueError: To serve at least one request with the models's max seq len (32768), (4.50 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (4.47 GiB). Based on the available memory, the estimated "
+        "maximum model length is %d. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when "
+        "initializing the engine.\n"
+    )
+    code, verdict, _ = folder.verify(log % 32560, path=None)
+    assert (code, verdict["outcome"], verdict["refusal"]["expected"]) == (1, "refused", None)
+    assert verdict["cause"] == (
+        "the server did not start: one request of max_model_len does not fit the KV cache: 4.50 GiB needed, 4.47 GiB "
+        "available; up to 32,560 tokens would fit"
+    )
+    assert check(verdict, "estimated_max_model_len") == {
+        "check": "estimated_max_model_len", "predicted": [32512, 32576], "measured": 32560, "holds": True,
+        "given": "the memory that was available",
+    }  # fmt: skip
+    _, verdict, _ = folder.verify(log % 30000, path=None)
+    assert check(verdict, "estimated_max_model_len")["holds"] is False
+
+
+def test_a_model_that_is_not_at_hand(folder: Folder) -> None:
+    log = log_of().replace("meta-llama/Llama-3.1-8B-Instruct", "/models/Phi-4")
+    _, verdict, _ = folder.verify(log, path=None)
+    assert verdict["notes"] == [
+        'no prediction: the configuration of "/models/Phi-4" is not at hand (/models/Phi-4: no such file or directory); '
+        "models: in kvgate.yaml says what it is, --online fetches a model of the Hub"
+    ]
