@@ -333,9 +333,15 @@ CPU_MLA: Final = Backend(
     head_sizes=lambda size: size == 576,
 )  # fmt: skip
 
-# ROCm's kernels all take blocks of 16; which one it is depends on what AITER builds for the card.
-ROCM_ATTN: Final = Backend("ROCM_ATTN", _always(multiple(16)), ())
-ROCM_MLA: Final = Backend("ROCM_MLA", _always(multiple(1)), (), latent=True)
+# ROCm's kernels all take blocks of 16; which one it is depends on what AITER builds for the card. The format decides
+# among the rest (``platforms/rocm.py``, 0.33.0; Octave and UltraQuant are ROCm's alone).
+ROCM_ATTN: Final = Backend("ROCM_ATTN", _always(multiple(16)), (*PLAIN, *FP8, "fp8_e5m2"))
+ROCM_OCTAVE: Final = Backend(
+    "ROCM_OCTAVE", _always(multiple(16)), ("octave_k3v4", "octave_k3v3", "octave_k3v3_compact")
+)
+ULTRAQUANT: Final = Backend("ULTRAQUANT", _always(multiple(16)), ("ultraquant_4bit",))
+ROCM_MLA: Final = Backend("ROCM_MLA", _always(multiple(1)), (*PLAIN, *FP8, "fp8_e5m2"), latent=True)
+_ROCM: Final = (ROCM_ATTN, TRITON_ATTN, TURBOQUANT, ROCM_OCTAVE, ULTRAQUANT, ROCM_MLA)
 AMX_MLA: Final = Backend("AMX_MLA", _always(multiple(32)), ("auto",), latent=True)
 
 # Caches with kernels of their own, whatever the layer asks, by the role of the layer. ``outermost`` layouts put the
@@ -371,6 +377,8 @@ _PACKERS: Final = {
     "TRITON_MLA": "_per_token_head",
     "FLASHINFER": "nvfp4",
     "TURBOQUANT": "turboquant_",
+    "ROCM_OCTAVE": "octave_",
+    "ULTRAQUANT": "ultraquant_",
 }
 
 
@@ -466,6 +474,19 @@ def choose(choice: Choice, capability: Capability, requested: str | None = None)
         f"no attention backend serves head size {choice.head_size} with a {choice.cache_dtype} KV cache on compute "
         f"capability {capability[0]}.{capability[1]}"
     )
+
+
+def choose_rocm(choice: Choice) -> Backend:
+    """The backend a layer gets on an AMD GPU, by the cache's format alone.
+
+    Raises:
+        NoBackendError: none takes the format.
+    """
+    for backend in _ROCM:
+        if backend.latent == choice.latent and choice.cache_dtype in backend.cache_dtypes:
+            return backend
+    kind = "latent" if choice.latent else "plain"
+    raise NoBackendError(f"no attention backend of ROCm serves a {choice.cache_dtype} KV cache of {kind} attention")
 
 
 def preferred_block(blocks: Sequence[tuple[KernelBlock, ...]], default: int) -> int:

@@ -42,7 +42,6 @@ class CacheLayout:
 
 
 _FORMATS: Final = frozenset({"auto", *ELEMENT_BYTES})
-_UNPORTED_FORMATS: Final = frozenset({"octave_k3v3", "octave_k3v3_compact", "octave_k3v4", "ultraquant_4bit"})
 
 
 class UnknownFormatError(ValueError):
@@ -62,8 +61,13 @@ def element_bytes(cache_dtype: str, dtype: str) -> int:
         raise UnknownFormatError(f"the KV-cache format {name} is not known") from None
 
 
-def packed_content_bytes(cache_dtype: str, head_size: int, head_size_v: int, *, latent: bool = False) -> int | None:
-    """Bytes of one head slot where a format packs more than plain elements (backends' ``customize_spec``)."""
+def packed_content_bytes(
+    cache_dtype: str, head_size: int, head_size_v: int, *, latent: bool = False, rotary: float = 1.0
+) -> int | None:
+    """Bytes of one head slot where a format packs more than plain elements (backends' ``customize_spec``).
+
+    ``rotary`` is the share of a head that is rotated, which Octave keeps finer.
+    """
     if cache_dtype.endswith("_per_token_head"):
         size_k, size_v = head_size, 0 if latent else head_size_v
         if cache_dtype.startswith("int4"):
@@ -73,7 +77,22 @@ def packed_content_bytes(cache_dtype: str, head_size: int, head_size_v: int, *, 
         return 2 * (head_size // 2 + head_size // 16)
     if cache_dtype.startswith("turboquant_"):
         return _turboquant_bytes(cache_dtype, head_size)
+    if cache_dtype.startswith("octave_"):
+        return _octave_bytes(cache_dtype, head_size, int(head_size * rotary))
+    if cache_dtype == "ultraquant_4bit":  # four bits, and a scale for each group of 32
+        return 2 * (head_size // 2 + head_size // 32)
     return None
+
+
+def _octave_bytes(cache_dtype: str, head_size: int, rotated: int) -> int:
+    """``ops/rocm_octave.py:OctaveFormat`` (0.33.0): keys of 3 bits, 4 where rotated; scales of 2 bytes."""
+    compact = cache_dtype.endswith("_compact")
+    wide = 0 if compact else rotated
+    scales = (1 if compact else head_size // 64) + 1
+    values = head_size * (4 if "v4" in cache_dtype else 3) // 8
+    raw = wide * 4 // 8 + (head_size - wide) * 3 // 8 + values + 2 * scales
+    unit = 4 if compact else 8
+    return ceil_div(raw, unit) * unit
 
 
 def _turboquant_bytes(cache_dtype: str, head_size: int) -> int:
@@ -137,7 +156,23 @@ def state_bytes(state: State, settings: Settings) -> int:
     conv, recurrent = state_shapes(state, shards, settings.speculative_tokens)
     conv_dtype = settings.dtype if settings.mamba_dtype == "auto" else settings.mamba_dtype
     recurrent_dtype = settings.mamba_ssm_dtype if settings.mamba_ssm_dtype != "auto" else state.dtype or conv_dtype
-    return conv * ELEMENT_BYTES[conv_dtype] + recurrent * ELEMENT_BYTES[recurrent_dtype]
+    kept = conv * ELEMENT_BYTES[conv_dtype] + recurrent * ELEMENT_BYTES[recurrent_dtype]
+    return kept + settings.replay_window * _replayed_bytes(state, shards, settings)
+
+
+def _replayed_bytes(state: State, shards: int, settings: Settings) -> int:
+    """One kept input of a Mamba 2 layer: values, a float32 step per head, and B of every group.
+
+    Raises:
+        UnknownFormatError: Kimi's delta attention, whose rings are not described.
+    """
+    if not settings.replay_window:
+        return 0
+    if state.formula != "mamba2":
+        raise UnknownFormatError("--use-replayssm with Kimi's delta attention: its rings are not described")
+    heads, width = _divide(state.heads, shards), ELEMENT_BYTES[settings.dtype]
+    groups = state.groups if state.groups % shards == 0 else shards
+    return heads * (state.head_dim * width + ELEMENT_BYTES["float32"]) + groups // shards * state.state_size * width
 
 
 def lay_out(geometry: ModelGeometry, settings: Settings, release: Release, drafts: Sequence[Layer] = ()) -> CacheLayout:
@@ -233,7 +268,7 @@ class _Layout:
         found = self.chosen.get(choice)
         if found is None:
             if self.settings.rocm:
-                found = kernels.ROCM_MLA if choice.latent else kernels.ROCM_ATTN
+                found = kernels.choose_rocm(choice)
             elif self.settings.cpu:
                 found = kernels.CPU_ATTN
                 if choice.latent:
@@ -273,8 +308,8 @@ class _Layout:
 
     def build(self) -> CacheLayout:
         geometry = self.geometry
-        if self.cache_dtype in _UNPORTED_FORMATS:
-            raise UnknownFormatError(f"the bytes of the KV-cache format {self.cache_dtype} are not known")
+        if self.settings.host_resident:
+            raise UnknownFormatError("HiSparse keeps the cache in host memory: what stays on the GPU is not described")
         if self.cache_dtype not in _FORMATS:
             raise RefusedError(f"--kv-cache-dtype {self.cache_dtype} is no format of vLLM")
         self._canonical_cache_dtype()
@@ -404,8 +439,8 @@ class _Layout:
         if not attention:
             return
         per_token = self._token_bytes(attention[0])
-        if self.cache_dtype.startswith("turboquant_"):
-            per_token = self._turboquant_token_bytes()
+        if self.cache_dtype.startswith(("turboquant_", "ultraquant_")):
+            per_token = self._packed_token_bytes()
         size = self._aligned_block(state, per_token, mode)
         self.block_size = max(self.block_size, size)
         if mode == "all":
@@ -453,13 +488,22 @@ class _Layout:
             return geometry.head_size * width
         heads = max(1, geometry.num_kv_heads // settings.tensor_parallel_size)
         size = geometry.head_size
-        packed = packed_content_bytes(self.cache_dtype, size, size) if self._packs(layer) else None
+        packed = (
+            packed_content_bytes(self.cache_dtype, size, size, rotary=self._rotary()) if self._packs(layer) else None
+        )
         return heads * (packed if packed is not None else 2 * size * width)
 
-    def _turboquant_token_bytes(self) -> int:
+    def _rotary(self) -> float:
+        text = self.geometry.text
+        factor = text.get("partial_rotary_factor")
+        if factor is None:
+            factor = (text.get("rope_parameters") or {}).get("partial_rotary_factor")
+        return 1.0 if factor is None else float(factor)
+
+    def _packed_token_bytes(self) -> int:
         geometry = self.geometry
         heads, size = max(1, geometry.num_kv_heads // self.settings.tensor_parallel_size), geometry.head_size
-        packed = heads * _turboquant_bytes(self.cache_dtype, size)
+        packed = heads * (packed_content_bytes(self.cache_dtype, size, size) or 0)
         if not self.skip_layers:
             return packed
         return math.lcm(packed, heads * 2 * size * ELEMENT_BYTES[self.settings.dtype])
@@ -508,7 +552,7 @@ class _Layout:
                 self.mamba_block_size or self.block_size,
                 padded_bytes=self.mamba_padded,
                 state_bytes=state_bytes(layer.state, settings),
-                extra_states=settings.speculative_tokens,
+                extra_states=0 if settings.replay_window else settings.speculative_tokens,
                 checkpoints=self.checkpoints_of(layer.state),
                 sharded=False,
                 format=(layer.state.formula,),
@@ -535,7 +579,7 @@ class _Layout:
             )
             return self._strided(spec, backend, choice)
         heads = rank_heads(layer.kv_heads, settings.tensor_parallel_size)
-        packed = packed_content_bytes(cache_dtype, layer.head_size, layer.head_size_v)
+        packed = packed_content_bytes(cache_dtype, layer.head_size, layer.head_size_v, rotary=self._rotary())
         content = packed if packed is not None else (layer.head_size + layer.head_size_v) * width
         form = (cache_dtype if cache_dtype != "auto" else settings.dtype, layer.head_size, layer.head_size_v)
         if layer.kind == "cross":

@@ -26,7 +26,7 @@ ELEMENT_BYTES: Final[Mapping[str, int]] = {
     "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1, "fp8_ds_mla": 1, "nvfp4_ds_mla": 1, "int8": 1, "uint8": 1,
     "int4_per_token_head": 1, "int8_per_token_head": 1, "fp8_per_token_head": 1, "turboquant_k8v4": 1,
     "turboquant_4bit_nc": 1, "turboquant_k3v4_nc": 1, "turboquant_3bit_nc": 1,
-    "nvfp4": 1, "nvfp4_4over6": 1,
+    "nvfp4": 1, "nvfp4_4over6": 1, "octave_k3v4": 1, "octave_k3v3": 1, "octave_k3v3_compact": 1, "ultraquant_4bit": 1,
 }  # fmt: skip
 _DTYPES: Final = {"half": "float16", "float": "float32"}
 # Model types whose half precision overflows.
@@ -37,6 +37,8 @@ _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 class Settings:
     """The effective arguments that the arithmetic uses.
 
+    ``replay_window`` are the inputs that recurrent layers keep to replay (``--use-replayssm``), 0 without.
+    ``host_resident``: sparse attention's cache is in host memory (HiSparse).
     ``unresolved`` maps the arguments whose value the files do not determine to the reason. ``refusal`` says why the
     engine does not start where the arithmetic goes on: the pool is the same once the length is mended.
     """
@@ -67,6 +69,7 @@ class Settings:
     mamba_mode: str
     mamba_block_size: int | None
     speculative_tokens: int
+    replay_window: int
     speculative: Mapping[str, Any]
     skip_layers: tuple[str, ...]
     attention_backend: str | None
@@ -77,6 +80,7 @@ class Settings:
     cpu: bool
     rocm: bool
     aiter: bool
+    host_resident: bool = False
     unresolved: Mapping[str, str] = field(default_factory=dict)
     refusal: str | None = None
 
@@ -301,6 +305,7 @@ def resolve_settings(
         mamba_mode=str(given("mamba_cache_mode") or "none"),
         mamba_block_size=given("mamba_block_size"),
         speculative_tokens=spec_tokens,
+        replay_window=_replay_window(geometry, given, spec_tokens),
         speculative=speculative,
         skip_layers=_skip_layers(geometry, stored, given("kv_cache_dtype_skip_layers")),
         attention_backend=given("attention_backend") or env.get("VLLM_ATTENTION_BACKEND"),
@@ -311,6 +316,7 @@ def resolve_settings(
         cpu=cpu,
         rocm=gpu is not None and gpu.vendor == "amd",
         aiter=env.get("VLLM_ROCM_USE_AITER") in ("1", "true", "True"),
+        host_resident=_is_host_resident(given),
         unresolved=unresolved,
         refusal=refusal,
     )
@@ -371,6 +377,29 @@ def _skip_layers(geometry: ModelGeometry, stored: str, requested: Any) -> tuple[
         edge = min(2, count // 2)
         layers |= {str(index) for index in (*range(edge), *range(count - edge, count))}
     return tuple(sorted(layers))
+
+
+def _is_host_resident(given: Callable[[str], Any]) -> bool:
+    """HiSparse, by its own setting or by its connector (``config/attention.py``, since 0.33)."""
+    attention, transfer = given("attention_config"), given("kv_transfer_config")
+    if isinstance(attention, Mapping) and attention.get("hisparse_config") is not None:
+        return True
+    return "HiSparseConnector" in str(transfer.get("kv_connector")) if isinstance(transfer, Mapping) else False
+
+
+def _replay_window(geometry: ModelGeometry, given: Callable[[str], Any], speculative_tokens: int) -> int:
+    """Inputs that each state's ring holds (``mamba_utils.py:append_replayssm_ring``, since 0.27).
+
+    Raises:
+        RefusedError: the model's recurrent layers have no such kernel.
+    """
+    if given("use_replayssm") is not True:
+        return 0
+    formulas = {layer.state.formula for layer in geometry.layers if layer.state is not None}
+    if "NemotronH" not in geometry.text_architecture and "kimi_delta" not in formulas:
+        raise RefusedError(f"--use-replayssm is not supported for architecture {geometry.architecture!r}")
+    verified = 1 + speculative_tokens if str(given("mamba_backend") or "").lower() == "flashinfer" else 0
+    return _whole(given("replayssm_buffer_len"), 16) + verified
 
 
 def _ssm_dtype(geometry: ModelGeometry, requested: str | None, release: Release, *, cpu: bool) -> str:

@@ -597,6 +597,35 @@ def _hrm_text(config: Config) -> Iterable[Layer]:
         yield Layer(index, heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
 
 
+def _dory(config: Config) -> Iterable[Layer]:
+    """Attention and MLPs alternate as ``layer_types`` says; the middle layers run several times (``dory.py``)."""
+    kinds, first = config["layer_types"], number(config, "n_input_layers")
+    looped = range(first, first + number(config, "n_recurrent_layers"))
+    loops = number(config, "n_recurrent_loops") if config.get("recurrent_kv_cache_mode") == "per_loop" else 1
+    for index, kind in enumerate(kinds):
+        if kind != "mlp":
+            for _ in range(loops if index in looped else 1):
+                yield from _DENSE(config, index)
+
+
+def _domyn_edge(config: Config, index: int) -> Iterable[Layer]:
+    """Head sizes by layer; windows are written as pairs and count one token less (``domyn_edge.py``)."""
+    per_layer = config.get("per_layer_config")
+    if not isinstance(per_layer, (list, Mapping)):
+        raise MissingFieldError("per_layer_config")
+    own = per_layer[index] if isinstance(per_layer, list) else per_layer.get(str(index), per_layer.get(index)) or {}
+    size = number(own, "head_dim", head_size(config))
+    back = int(config["window_sizes"][index][0])
+    yield Layer(
+        index,
+        heads=query_heads(config),
+        kv_heads=kv_heads(config),
+        head_size=size,
+        head_size_v=size,
+        window=back + 1 if back > 0 else None,
+    )
+
+
 def _loop_coder(config: Config) -> Iterable[Layer]:
     """The layers run several times; later loops keep a window."""
     count, loops = number(config, "num_hidden_layers"), number(config, "loop_num", 2)
@@ -982,12 +1011,16 @@ FAMILIES: Final[dict[str, Family]] = {
     "Cohere2ForCausalLM": Family(each(_COHERE2)),
     "Cohere2MoeForCausalLM": Family(each(_COHERE2)),
     "CohereForCausalLM": _PLAIN,
+    "CosyVoice2ForCausalLM": _EVEN_FAMILY,
     "CwmForCausalLM": _DENSE_FAMILY,
     "DbrxForCausalLM": Family(each(_dbrx, at("n_layers"))),
     "DeciLMForCausalLM": Family(_nas_layers),
     "DeepseekForCausalLM": _EVEN_FAMILY,
+    "DomynEdgeForCausalLM": Family(each(_domyn_edge), window_everywhere=False),
+    "DoryForCausalLM": Family(_dory, window_everywhere=False),
     "Dots1ForCausalLM": _PLAIN,
     "Ernie4_5ForCausalLM": _DENSE_FAMILY,
+    "Ernie4_5_ForCausalLM": _DENSE_FAMILY,
     "Ernie4_5_MoeForCausalLM": _PLAIN,
     "Exaone4ForCausalLM": _DENSE_FAMILY,
     "ExaoneForCausalLM": Family(
@@ -1023,6 +1056,7 @@ FAMILIES: Final[dict[str, Family]] = {
         each(attention(size=even_head_size, window=by_layer_type(), sink=lambda c, i: c.get("layer_types") is not None))
     ),
     "GraniteSWAForCausalLM": Family(each(_GRANITE)),
+    "GritLM": _DENSE_FAMILY,
     "Grok1ForCausalLM": _EVEN_FAMILY,
     "Grok1ModelForCausalLM": _EVEN_FAMILY,
     "HYV3ForCausalLM": _PLAIN,
@@ -1324,6 +1358,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "Llama4ForConditionalGeneration": inside(fixed("Llama4ForCausalLM")),
     "Llama_Nemotron_Nano_VL": inside(),
     "LlavaForConditionalGeneration": inside(),
+    "NemotronH_Nano_VL": inside(hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"),
+    "QuantMixtralForCausalLM": _DENSE_FAMILY,
     "LlavaNextForConditionalGeneration": inside(),
     "LlavaNextVideoForConditionalGeneration": inside(),
     "LlavaOnevision2ForConditionalGeneration": inside(fixed("Qwen3ForCausalLM")),

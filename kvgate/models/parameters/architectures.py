@@ -889,7 +889,6 @@ LAYER_INPUTS: Final = Several(
             "hidden_size",
             lambda keys, layer: keys.layers * _layer_input(keys),
             split="column",
-            quantized=False,
         ),
         Vector("per_layer_projection_norm", (_layer_input,)),
     )
@@ -1003,7 +1002,6 @@ EMBEDDING_GEMMA2: Final = Decoder(
                 "hidden_size",
                 lambda keys, layer: keys.layers * _layer_input(keys),
                 split="column",
-                quantized=False,
             ),
             Vector("per_layer_projection_norm", (_layer_input,)),
         )
@@ -1217,7 +1215,70 @@ KIMI_LINEAR: Final = Decoder(
     after=Vector("output_attn_res", (lambda keys, layer: _residuals(keys, layer) // 2,)),
 )
 
+FLINT: Final = Decoder(
+    Attention(bias="attention_bias|=0", norm="head"),
+    Experts(
+        count_of="num_experts",
+        width="moe_intermediate_size",
+        shared="shared_expert_intermediate_size",
+        shared_name="shared_expert",
+    ),
+    tie="never",
+)
+
+
+def _dory_kind(keys: Keys, layer: int) -> str:
+    return "mlp" if layer_type(keys, layer) == "mlp" else "attention"
+
+
+def _dory_queries(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return keys.heads * keys.head_dim
+
+
+# One rank only: the learned scales are whole.
+DORY: Final = Decoder(
+    by(
+        _dory_kind,
+        attention=Several(
+            (
+                Attention("mixer"),
+                Linear("mixer.g_proj", "hidden_size", _dory_queries, split="column"),
+                Vector("mixer.scales", (lambda keys, layer: 2 * _dory_queries(keys) + keys.hidden,)),
+            )
+        ),
+        mlp=Several(
+            (
+                GatedMLP("mixer"),
+                Vector("mixer.scales", (lambda keys, layer: 2 * int(keys["intermediate_size"]) + keys.hidden,)),
+            )
+        ),
+    ),
+    Nothing(),
+    norms=0,
+    final_norm=0,
+    tie="never",
+    after=Vector("lm_head.logit_scale", ("vocab_size",)),
+)
+
+
+def _domyn_head(keys: Keys, layer: int) -> int:
+    listed = keys["per_layer_config"]
+    own = listed[layer] if isinstance(listed, list) else listed.get(str(layer), listed.get(layer)) or {}
+    return int(own.get("head_dim") or keys.head_dim)
+
+
+DOMYN_EDGE: Final = Decoder(
+    Several((Attention("attention", head_dim=_domyn_head), Vector("attention.k_norm", (_domyn_head,)))),
+    GatedMLP("feedforward"),
+    norms=4,
+    varies=_domyn_head,
+)
+
 _D: Final[Mapping[str, Decoder]] = {
+    "DomynEdgeForCausalLM": DOMYN_EDGE,
+    "DoryForCausalLM": DORY,
+    "FlintForCausalLM": FLINT,
     "KimiLinearForCausalLM": KIMI_LINEAR,
     "InklingForCausalLM": INKLING,
     "AXK1ForCausalLM": AXK1,

@@ -9,18 +9,20 @@ from typing import Final
 from kvgate.models.parameters import architectures as rows
 from kvgate.models.parameters import towers
 from kvgate.models.parameters.blocks import (
+    MLP,
     Attention,
     Experts,
     GatedMLP,
     Linear,
     Mamba2,
     Nothing,
+    Several,
     Vector,
     by,
 )
 from kvgate.models.parameters.decoder import Decoder, Family
 from kvgate.models.parameters.keys import Keys
-from kvgate.models.parameters.multimodal import vision
+from kvgate.models.parameters.multimodal import MULTIMODAL, vision
 from kvgate.models.parameters.tally import Tally, divide
 from kvgate.models.parameters.towers import Encoder
 from kvgate.records import record
@@ -131,6 +133,157 @@ MLLAMA: Final = vision(
     Linear("multi_modal_projector", "vision_output_dim", towers.text_hidden, bias=1, split="column"),
 )
 
+# --------------------------------------------------------------------------------------------------------------------
+# Dots 1 (to 0.23), Grok (to 0.24), Arctic (to 0.28), Jais (to 0.22), MPT (to 0.28), Persimmon (to 0.25), Ouro (to 0.26)
+
+
+def _even(keys: Keys, layer: int) -> int:
+    del layer
+    return keys.hidden // keys.heads
+
+
+def _noaux_elements(keys: Keys, layer: int) -> int:
+    return int(keys["n_routed_experts"]) if rows.noaux(keys, layer) else 0
+
+
+DOTS1: Final = Decoder(
+    Attention(bias="attention_bias|=0", norm="head"),
+    by(
+        rows.first_dense,
+        # The score correction is in the model's dtype.
+        sparse=Several((Experts(shared=rows.shared_width), Vector("gate.e_score_correction_bias", (_noaux_elements,)))),
+        dense=GatedMLP(),
+    ),
+)
+GROK: Final = Decoder(
+    Attention("attn", head_dim=_even),
+    Several(
+        (
+            Experts("moe_block", "num_experts|num_local_experts|=8", "moe_intermediate_size|intermediate_size"),
+            by(
+                lambda keys, layer: "dense" if keys.get("residual_moe") else "none",
+                dense=GatedMLP(),
+                none=Nothing(),
+            ),
+        )
+    ),
+    norms=4,
+)
+
+
+def _arctic_sparse(keys: Keys, layer: int) -> bool:
+    return (layer + 1) % int(keys.get("moe_layer_frequency") or 2) == 0
+
+
+def _arctic_residual(keys: Keys, layer: int) -> bool:
+    return bool(keys.get("use_residual", True)) and _arctic_sparse(keys, layer)
+
+
+ARCTIC: Final = Decoder(
+    Attention(head_dim=_even),
+    Several(
+        (
+            by(
+                lambda keys, layer: "sparse" if _arctic_sparse(keys, layer) else "dense",
+                sparse=Experts("block_sparse_moe", "num_local_experts", "intermediate_size", gate_quantized=True),
+                dense=GatedMLP("block_sparse_moe.mlp", up="w13", down="w2"),
+            ),
+            by(
+                lambda keys, layer: "dense" if _arctic_residual(keys, layer) else "none",
+                dense=GatedMLP("residual_mlp", "hidden_size", up="w13", down="w2"),
+                none=Nothing(),
+            ),
+        )
+    ),
+    norms=lambda keys, layer: 3 if _arctic_residual(keys, layer) else 2,
+    varies=_arctic_sparse,
+)
+
+
+def _inner(keys: Keys, layer: int) -> int:
+    del layer
+    return int(keys.get("n_inner") or 4 * keys.hidden)
+
+
+JAIS: Final = Decoder(
+    Attention("attn", qkv="c_attn", out="c_proj", bias=1, out_bias=1, kv_heads="num_attention_heads"),
+    by(
+        lambda keys, layer: "gated" if keys.get("activation_function") == "swiglu" else "plain",
+        gated=GatedMLP(width=_inner, bias=1, up="c_fc", down="c_proj"),
+        plain=MLP(width=_inner, up="c_fc", down="c_proj"),
+    ),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+    before=by(
+        lambda keys, layer: "none" if keys.get("position_embedding_type") == "alibi" else "learned",
+        learned=Vector("wpe", ("max_position_embeddings", "hidden_size")),
+        none=Nothing(),
+    ),
+    prefix="h.",
+)
+
+
+def _biased(keys: Keys, layer: int = 0) -> bool:
+    del layer
+    return not keys.get("no_bias", True)
+
+
+def _query_norms(keys: Keys, layer: int) -> int:
+    """Norms over all heads of queries and of keys, on every rank."""
+    vectors = 2 if _biased(keys, layer) else 1
+    return 2 * vectors * keys.hidden if keys.part("attn_config").get("qk_ln") else 0
+
+
+MPT: Final = Decoder(
+    Several(
+        (
+            Attention(
+                "attn",
+                qkv="Wqkv",
+                out="out_proj",
+                bias=_biased,
+                out_bias=_biased,
+                kv_heads=lambda keys, layer: keys.part("attn_config").get("kv_n_heads") or keys.heads,
+            ),
+            Vector("attn.qk_ln", (_query_norms,)),
+        )
+    ),
+    MLP(
+        "ffn",
+        lambda keys, layer: int(keys.get("expansion_ratio") or 4) * keys.hidden,
+        bias=_biased,
+        up="up_proj",
+        down="down_proj",
+    ),
+    norm_bias=_biased,
+    final_norm=lambda keys, layer: 2 if _biased(keys, layer) else 1,
+    tie="always",
+    prefix="blocks.",
+)
+PERSIMMON: Final = Decoder(
+    Several(
+        (
+            Attention(qkv="query_key_value", out="dense", bias=1, out_bias=1, kv_heads="num_attention_heads"),
+            Vector(
+                "self_attn.qk_layernorm",
+                (lambda keys, layer: 4 * (keys.hidden // keys.heads) if keys.get("qk_layernorm", True) else 0,),
+            ),
+        )
+    ),
+    MLP(up="dense_h_to_4h", down="dense_4h_to_h"),
+    norm_bias=1,
+    final_norm=2,
+)
+
+
+def _gate(keys: Keys, layer: int) -> int:
+    del layer
+    return keys.hidden + 1
+
+
+OURO: Final = replace(rows.LLAMA, mixer=Attention(), mlp=GatedMLP(), norms=4, after=Vector("early_exit_gate", (_gate,)))
+
 _LLAMA: Final = (
     "AquilaForCausalLM",
     "AquilaModel",
@@ -142,13 +295,25 @@ _LLAMA: Final = (
 )
 PREVIOUS: Final[Mapping[str, Family]] = {
     **{name: Family(rows.LLAMA) for name in _LLAMA},
+    "ArcticForCausalLM": Family(ARCTIC),
     "BaiChuanForCausalLM": Family(BAICHUAN),
     "BaichuanForCausalLM": Family(BAICHUAN),
     "BambaForCausalLM": Family(BAMBA),
     "CosyVoice2ForCausalLM": Family(replace(rows.QWEN2, head_bias=1)),
+    "Dots1ForCausalLM": Family(DOTS1),
+    "Grok1ForCausalLM": Family(GROK),
+    "Grok1ModelForCausalLM": Family(GROK),
+    "JAISLMHeadModel": Family(JAIS),
+    "MPTForCausalLM": Family(MPT),
+    "MantisForConditionalGeneration": MULTIMODAL["LlavaForConditionalGeneration"],
     "MiniMaxForCausalLM": Family(MINIMAX),
     "MiniMaxM1ForCausalLM": Family(MINIMAX),
     "MiniMaxText01ForCausalLM": Family(MINIMAX),
     "MllamaForConditionalGeneration": MLLAMA,
+    "MptForCausalLM": Family(MPT),
+    "MusicFlamingoForConditionalGeneration": MULTIMODAL["AudioFlamingo3ForConditionalGeneration"],
+    "OuroForCausalLM": Family(OURO),
+    "PersimmonForCausalLM": Family(PERSIMMON),
     "QWenLMHeadModel": Family(QWEN),
+    "Tarsier2ForConditionalGeneration": MULTIMODAL["Qwen2VLForConditionalGeneration"],
 }

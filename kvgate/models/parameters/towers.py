@@ -518,7 +518,7 @@ PALIGEMMA: Final = Several(
 GEMMA4: Final = Several(
     (
         Vector("vision_tower.positions", (2, "position_embedding_size|=10240", "hidden_size")),
-        Linear("vision_tower.patch_embedder.input_proj", patch_elements, "hidden_size", quantized=False),
+        Linear("vision_tower.patch_embedder.input_proj", patch_elements, "hidden_size"),
         Encoder(
             "vision_tower.encoder.layers",
             bias=0,
@@ -532,7 +532,7 @@ GEMMA4: Final = Several(
             vectors=lambda keys, layer: 2 * keys.head_dim,
             split=False,
         ),
-        Linear("embed_vision.embedding_projection", "hidden_size", text_hidden, quantized=False),
+        Linear("embed_vision.embedding_projection", "hidden_size", text_hidden),
     )
 )
 
