@@ -9,7 +9,7 @@ from kvgate.findings.finding import Finding
 from kvgate.findings.report import Report, UnitReport
 from kvgate.report.escape import markdown, markdown_code
 from kvgate.report.text import LEGEND, MARKS, summary_sentence
-from kvgate.report.waterfall import gib
+from kvgate.report.waterfall import pool_cells
 
 
 def render_markdown(report: Report) -> str:
@@ -42,8 +42,6 @@ def _lines(report: Report) -> Iterator[str]:
 def _row(unit: UnitReport) -> str:
     prediction = unit.prediction if isinstance(unit.prediction, Prediction) else None
     mark = MARKS.get(unit.basis, "")
-    available = prediction.memory.kv_cache_available.bytes if prediction else None
-    size = prediction.kv_cache.size_tokens if prediction else None
     name = str(unit.gpu["name"]) if unit.gpu and unit.gpu.get("name") else None
     number = unit.gpu.get("count") if unit.gpu else None
     peak = (unit.workload or {}).get("peak_concurrency")
@@ -53,8 +51,7 @@ def _row(unit: UnitReport) -> str:
         markdown_code(unit.model) if unit.model else "?",
         markdown(unit.vllm_version) + ("\\*" if unit.version_basis == "assumed" else ""),
         (f"{number} x " if isinstance(number, int) and number > 1 else "") + markdown(name) if name else "?",
-        f"{mark}{gib(available)}" if available is not None else "?",
-        f"{mark}{size:,}" if size is not None else "?",
+        *pool_cells(prediction, mark),
         f"{held} / {peak:,}" if peak is not None else held if unit.workload else "",
     )
     return f"| {' | '.join(cells)} |"

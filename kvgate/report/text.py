@@ -15,7 +15,7 @@ from kvgate.capacity.prediction import Prediction
 from kvgate.findings.finding import Finding, Severity
 from kvgate.findings.report import Report, UnitReport
 from kvgate.report.escape import excerpt_line, visible, width
-from kvgate.report.waterfall import count, gib, render_prediction
+from kvgate.report.waterfall import gib, pool_cells, render_prediction
 
 MARKS: Final = {"calibrated": "~", "assumed": "*"}
 LEGEND: Final = {"~": "calibrated, within an interval", "*": "rests on an assumption", "?": "unknown"}
@@ -155,12 +155,7 @@ def _row(unit: UnitReport) -> tuple[str, ...]:
     prediction = unit.prediction if isinstance(unit.prediction, Prediction) else None
     version = unit.vllm_version + ("*" if unit.version_basis == "assumed" else "")
     mark = MARKS.get(unit.basis, "")
-    pool, tokens = "?", "?"
-    if prediction is not None:
-        available = prediction.memory.kv_cache_available.bytes
-        pool = f"{mark}{gib(available)}" if available is not None else "?"
-        size = prediction.kv_cache.size_tokens
-        tokens = f"{mark}{count(size)}" if size is not None else "?"
+    pool, tokens = pool_cells(prediction, mark)
     return (
         visible(unit.id),
         visible(unit.model or "?"),
@@ -205,7 +200,7 @@ def _unknown_gpu(unit: UnitReport, columns: int) -> Iterator[str]:
     if not isinstance(prediction, Prediction) or not unit.what_if:
         return
     per_token = prediction.kv_cache.bytes_per_token
-    known = f"{per_token:,} bytes of KV cache per token and GPU; " if per_token is not None else ""
+    known = f"{per_token:,} bytes of KV cache per token and GPU; " if per_token else ""
     reason = f" ({visible(unit.gpu_reason)})" if unit.gpu_reason else ""
     yield ""
     yield from _wrapped(f"{visible(unit.id)}: GPU unknown{reason}; {known}it would hold", columns, "  ")

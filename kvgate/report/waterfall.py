@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvgate.capacity.levers import Advice
-from kvgate.capacity.prediction import Prediction, Quantity
+from kvgate.capacity.prediction import KVCache, Prediction, Quantity
 from kvgate.findings.report import Predicted, UnitReport
 from kvgate.report.escape import visible
 
@@ -60,7 +60,7 @@ def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
         ("-", "activation peak", memory.activation_peak),
         ("-", "non-torch", memory.non_torch),
         ("-", "CUDA graphs", memory.cuda_graphs),
-        ("=", "KV cache", memory.kv_cache_available),
+        ("=", "left, unused" if has_no_cache(prediction) else "KV cache", memory.kv_cache_available),
     ]
     cells = [
         (
@@ -93,13 +93,13 @@ def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
 
 def _pool(prediction: Prediction) -> Iterator[str]:
     cache = prediction.kv_cache
-    if cache.bytes_per_block is None:
-        yield "no KV cache" if cache.basis != "unknown" else "KV cache: unknown"
+    if has_no_cache(prediction):
+        yield "no KV cache: each request is computed in one pass, and nothing of it is kept"
         return
-    yield (
-        f"{count(cache.bytes_per_token)} bytes per token ({cache.dtype}); blocks of {count(cache.block_size)} tokens, "
-        f"{count(cache.bytes_per_block)} bytes each"
-    )
+    if cache.bytes_per_block is None:
+        yield "KV cache: unknown"
+        return
+    yield _cost(cache)
     for group in cache.groups:
         yield (
             f"  {group.layers} layers {group.kind.replace('_', ' ')}: block size {group.block_size}, "
@@ -119,6 +119,34 @@ def _pool(prediction: Prediction) -> Iterator[str]:
             f"{cache.max_concurrency:.2f}x{_in(times)} requests of max_model_len {count(cache.max_model_len)}; "
             f"the longest that fits is {count(cache.estimated_max_model_len)} tokens"
         )
+
+
+def has_no_cache(prediction: Prediction) -> bool:
+    """Whether the model keeps nothing between steps, as encoders do; not that its cache is unknown."""
+    return prediction.kv_cache.basis == "exact" and not prediction.kv_cache.groups
+
+
+def pool_cells(prediction: Prediction | None, mark: str) -> tuple[str, str]:
+    """The pool and its tokens: ``none`` where a model keeps none, ``?`` where they are unknown."""
+    if prediction is None:
+        return "?", "?"
+    if has_no_cache(prediction):
+        return "none", "none"
+    available, size = prediction.memory.kv_cache_available.bytes, prediction.kv_cache.size_tokens
+    return (
+        f"{mark}{gib(available)}" if available is not None else "?",
+        f"{mark}{count(size)}" if size is not None else "?",
+    )
+
+
+def _cost(cache: KVCache) -> str:
+    """What a request costs: by the token, or, where it stops to grow, what it grows to."""
+    each = f"{count(cache.bytes_per_block)} bytes"
+    if cache.bytes_per_token == 0 and all(group.kind == "mamba" for group in cache.groups):
+        return f"a state of {each} per request, of whatever length ({cache.dtype})"
+    more = "no more bytes per token once the windows are full"
+    per_token = f"{count(cache.bytes_per_token)} bytes per token" if cache.bytes_per_token != 0 else more
+    return f"{per_token} ({cache.dtype}); blocks of {count(cache.block_size)} tokens, {each} each"
 
 
 def _in(interval: str) -> str:

@@ -304,3 +304,48 @@ def test_escapes_keep_to_their_format(text: str) -> None:
 def test_there_is_no_other_format() -> None:
     with pytest.raises(ValueError, match="no format"):
         render_report(made.CLEAN, "yaml")
+
+
+# -- models whose cache is another one, or none --------------------------------------------------------------------
+
+BERT = {
+    "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 12,
+    "num_attention_heads": 12, "intermediate_size": 1536, "vocab_size": 30522, "max_position_embeddings": 512,
+}  # fmt: skip
+WINDOWS = {
+    "architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+    "max_position_embeddings": 32768, "sliding_window": 4096, "torch_dtype": "bfloat16",
+}  # fmt: skip
+MAMBA = {
+    "architectures": ["MambaForCausalLM"], "model_type": "mamba", "hidden_size": 1024, "num_hidden_layers": 8,
+    "state_size": 16, "conv_kernel": 4, "intermediate_size": 2048, "vocab_size": 32000, "time_step_rank": 64,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+COSTS = {
+    "encoder": (BERT, ["no KV cache: each request is computed in one pass, and nothing of it is kept"]),
+    # 2 x 8 heads x 128 x 2 bytes x 16 tokens x 32 layers
+    "windows": (
+        WINDOWS,
+        [
+            "no more bytes per token once the windows are full (bfloat16); blocks of 16 tokens, 2,097,152 bytes each",
+        ],
+    ),
+    # 8 layers x 2,048 x (16 of the state + 3 of the convolution) x 2 bytes
+    "states": (MAMBA, ["a state of 622,592 bytes per request, of whatever length (bfloat16)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "lines"), COSTS.values(), ids=list(COSTS))
+def test_what_a_request_costs_in_words(model, lines):
+    import kvgate
+    from kvgate.report.waterfall import pool_cells, render_prediction
+
+    prediction = kvgate.predict(model, gpu="NVIDIA L4", vllm_version="0.19.1")
+    text = render_prediction(prediction).split("\n")
+    assert [line for line in text if line in lines] == lines
+    assert not any(line.startswith("0 bytes") for line in text)
+    none = model is BERT
+    assert any(line.startswith("= left, unused" if none else "= KV cache") for line in text)
+    assert (pool_cells(prediction, "~") == ("none", "none")) == none
+    assert pool_cells(None, "~") == ("?", "?")
