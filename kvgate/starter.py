@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvgate.config import NAMES
 from kvgate.errors import KvgateError
+from kvgate.records import record
 from kvgate.report.escape import visible
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class StarterError(KvgateError):
     """A file cannot be written."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proposal:
     """A file that is to be written, or a text that a person has to put into a file that is there.
 

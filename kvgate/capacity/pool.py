@@ -115,6 +115,8 @@ class PoolShape:
 
     def longest(self, most: int, usable_bytes: int, shape: RequestShape) -> int:
         """The longest request, up to ``most`` tokens, that fits ("estimated maximum model length")."""
+        if self.fits(most, usable_bytes, shape):
+            return most
         if not self.fits(1, usable_bytes, shape):
             return 0
         low, high, best = 1, most, 1

@@ -159,7 +159,7 @@ def release_named(text: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
-    return tuple((re.compile(entry["repository"]), entry) for entry in load_table("engine/images")["images"])
+    return tuple((regex(entry["repository"]), entry) for entry in load_table("engine/images")["images"])
 
 
 def _published(name: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.capacity.prediction import Prediction
@@ -17,6 +17,7 @@ from kvgate.engine.arguments import as_json
 from kvgate.engine.secrets import MASK, is_secret, mask_secrets
 from kvgate.gate.capacity import measure
 from kvgate.gate.difference import Capacity, Cause, Effect, Yardstick
+from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _RESOLVED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """One input: its values as text, how to give one plan another's, and where the head says it."""
 
@@ -64,7 +65,7 @@ class _Step:
     span: Span | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _State:
     plan: ServingPlan
     prediction: Prediction | None

@@ -31,6 +31,7 @@ from kvgate.gate.difference import (
 from kvgate.gate.match import Pair, match_units
 from kvgate.gate.policy import PolicyChange
 from kvgate.gate.rules import RULES, configured, gate_finding
+from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.run import Judgement, Selection, judge
 from kvgate.ruleset.units import unit_report
@@ -49,7 +50,7 @@ _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _ROUNDING: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """What is compared, and by what.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from kvgate.capacity.prediction import Prediction, Workload
 from kvgate.findings.finding import Finding, Location
 from kvgate.findings.report import Report
 from kvgate.findings.report import redacted as redacted_report
+from kvgate.records import record
 from kvgate.source.text import Span
 
 #: How a unit of the base and one of the head came to be seen as the same.
@@ -24,7 +25,7 @@ Verdict = Literal["equal", "higher", "lower", "drop", "unknown", "incomparable",
 CLOSING: Final = frozenset({"capacity-drop", "capacity-unknown"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Revision:
     """One side of a comparison.
 
@@ -43,7 +44,7 @@ class Revision:
         return {"commit": self.commit, "working_tree": self.commit is None, "how": self.how}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Yardstick:
     """The request that both sides of a unit are measured with.
 
@@ -74,7 +75,7 @@ class Yardstick:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Capacity:
     """Requests that all data-parallel ranks and replicas of a unit sustain together.
 
@@ -106,7 +107,7 @@ class Capacity:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """A unit as one of the two states has it. Values are as they may be shown: secrets are masked."""
 
@@ -143,7 +144,7 @@ class Side:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Effect:
     """What one changed input did inside the prediction.
 
@@ -171,7 +172,7 @@ def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """One input that differs between the two sides, changed after those before it, with what that did.
 
@@ -238,7 +239,7 @@ class Cause:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitDifference:
     """A unit in both states, or in one.
 
@@ -291,7 +292,7 @@ class UnitDifference:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """What the gate demands, and who says so.
 
@@ -308,7 +309,7 @@ class Policy:
         return {"max_capacity_drop": self.max_capacity_drop, "on_unknown": self.on_unknown, "source": self.source}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gate:
     """The verdict.
 
@@ -335,7 +336,7 @@ class Gate:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """The result of ``kvgate diff``.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from kvgate.records import record
 
 MAX_EVENT_BYTES: Final = 64_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """An event of GitHub Actions (or of GitLab CI, as far as it is needed).
 

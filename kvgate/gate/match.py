@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 from kvgate.engine.arguments import as_json
 from kvgate.gate.difference import Match
+from kvgate.records import record
 
 if TYPE_CHECKING:
     from kvgate.plan import ServingPlan
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SIMILAR: Final = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """A unit in both states, or in one; ``how`` says why the two are one, empty where nothing moved."""
 
@@ -74,7 +74,7 @@ def _zipped(
     return [(plan, others[key(plan)].pop(0)) for plan in left if others[key(plan)]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rename:
     base: ServingPlan
     head: ServingPlan

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from kvgate.gate.revisions import choose_revisions
 from kvgate.gate.rules import RULES as GATE_RULES
 from kvgate.gate.state import Checking, State, find_configuration, is_of_no_interest, read_state
 from kvgate.plan import PlanOverrides
+from kvgate.records import record
 from kvgate.ruleset.load import load_rules
 from kvgate.ruleset.run import Selection
 from kvgate.source.snapshot import GitError, Repository, Snapshot
@@ -39,7 +40,7 @@ class DiffError(KvgateError):
     """What was asked for cannot be compared."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiffOptions:
     """What ``kvgate diff`` was asked for beyond the paths.
 
@@ -112,7 +113,7 @@ def _hint_for(repository: Repository, word: str) -> str:
     return f" (a revision to compare with: --base {word})" if known else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Trees:
     repository: Repository
     here: Path

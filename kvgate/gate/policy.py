@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kvgate.config import NAMES, Config
+from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import parse_yaml
@@ -35,7 +36,7 @@ _PARTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyChange:
     """Something that the head says otherwise than the base.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,6 +13,7 @@ from kvgate.config import Config, find_config, load_config
 from kvgate.findings.finding import InternalError, Unchecked
 from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut
 from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
+from kvgate.records import record
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction
@@ -63,7 +64,7 @@ class Judge(Protocol):
     ) -> tuple[Judgement, list[Unchecked]]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checking:
     """How ``kvgate check`` reads and judges one state of a tree; a comparison does it twice."""
 
@@ -71,7 +72,7 @@ class Checking:
     judge: Judge
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """What one state of a tree holds.
 

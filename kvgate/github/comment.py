@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from kvgate.errors import KvgateError
+from kvgate.records import record
 
 if TYPE_CHECKING:
     from github import Github
@@ -36,7 +36,7 @@ class CommentError(KvgateError):
     """The comment could not be written; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PullRequest:
     """Where the comment goes.
 

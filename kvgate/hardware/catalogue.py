@@ -56,6 +56,9 @@ _NOISE_WORDS: Final = frozenset(
 _CPU_NAMES: Final = frozenset(("cpu", "cpus", "cpuonly", "none"))
 _MIG: Final = regex(r"(?<![a-z0-9])(?:\d+c\.)?(\d)g\.(\d+)gb(?:[+.](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
 _COUNT: Final = regex(r"^(?:(\d{1,3})\s*[x×*]\s*(?=\D)|(.+?)\s*[:×]\s*(\d{1,3})$)", re.IGNORECASE)
+_RUNS: Final = regex(r"[a-z0-9]+")
+_MARKS: Final = regex(r"\((?:r|tm)\)|[®™]")
+_GIGABYTES: Final = regex(r"\d+g(?:i?b)?")
 _SEVERAL: Final = regex(r"\s*(?:[/|,;+]|\bor\b|\band\b)\s*", re.IGNORECASE)
 
 
@@ -153,7 +156,7 @@ def _index() -> Mapping[str, tuple[str, ...]]:
             stem = _strip_vendor("".join(words))
             index.setdefault(stem, {})[raw["name"]] = None
             index.setdefault(_strip_vendor(_letters(alias)), {})[raw["name"]] = None
-            if (gb := raw.get("gb")) and not any(_is_gigabytes(word) for word in words):
+            if (gb := raw.get("gb")) and not any(map(_is_gigabytes, words)):
                 for suffix in (f"{gb}gb", f"{gb}g", f"{gb}gib"):
                     index.setdefault(stem + suffix, {})[raw["name"]] = None
     return {key: tuple(names) for key, names in index.items()}
@@ -170,16 +173,15 @@ def _exact_index() -> Mapping[str, tuple[str, ...]]:
 
 
 def _words(name: str) -> list[str]:
-    lowered = re.sub(r"\((?:r|tm)\)|[®™]", " ", name.lower())
-    return [word for word in re.split(r"[^a-z0-9]+", lowered) if word and word not in _NOISE_WORDS]
+    return [word for word in _RUNS.findall(_MARKS.sub(" ", name.lower())) if word not in _NOISE_WORDS]
 
 
 def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "", name.lower())
+    return "".join(_RUNS.findall(name.lower()))
 
 
 def _is_gigabytes(word: str) -> bool:
-    return re.fullmatch(r"\d+g(?:i?b)?", word) is not None
+    return word[0].isdigit() and _GIGABYTES.fullmatch(word) is not None
 
 
 def _strip_vendor(joined: str) -> str:

@@ -201,7 +201,7 @@ def _read(hint: GpuHint) -> _Evidence | None:
 @cache
 def _resource_kinds() -> tuple[tuple[re.Pattern[str], str], ...]:
     rows = load_table("hardware/labels")["resources"]
-    return tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind in rows)
+    return tuple((regex(pattern, re.IGNORECASE), kind) for pattern, kind in rows)
 
 
 def _resource(hint: GpuHint) -> _Evidence | None:

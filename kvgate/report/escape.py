@@ -13,6 +13,8 @@ from typing import Final
 from kvgate.patterns import regex
 from kvgate.source.text import SourceFile
 
+# without one of these nothing names a secret, and the expressions below need not be compiled
+_SECRETS: Final = ("key", "token", "secret", "password", "passwd", "passphrase")
 # names that end so, but not a bare ``key``, which Kubernetes uses for anything
 _NAME: Final = (
     r"(?:[A-Za-z0-9]+[_-])*"
@@ -45,14 +47,21 @@ def excerpt_line(file: SourceFile, line: int) -> str:
     for secret in file.secrets:
         text = text.replace(secret, "*" * len(secret))
     before, after = file.line_text(line - 1) if line > 1 else "", file.line_text(line + 1)
-    text = _PAIR.sub(_masked, text)
-    if _BARE.match(before):
-        text = _ITEM.sub(_masked_item, text)
-    elif _NAMED.search(before) or _NAMED.search(after):
-        text = _VALUE.sub(_masked_item, text)
+    around = f"{before}\n{text}\n{after}".casefold()
+    if any(word in around for word in _SECRETS):
+        text = _without_secrets(text, before, after)
     return "".join(
         char if char.isprintable() else " " if char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in text
     )
+
+
+def _without_secrets(text: str, before: str, after: str) -> str:
+    text = _PAIR.sub(_masked, text)
+    if _BARE.match(before):
+        return _ITEM.sub(_masked_item, text)
+    if _NAMED.search(before) or _NAMED.search(after):
+        return _VALUE.sub(_masked_item, text)
+    return text
 
 
 def _masked(match: re.Match[str]) -> str:

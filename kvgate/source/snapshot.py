@@ -12,11 +12,11 @@ import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from kvgate.errors import KvgateError
+from kvgate.records import record
 
 MAX_FILE_BYTES: Final = 16_000_000
 MAX_FILES: Final = 500_000
@@ -53,7 +53,7 @@ class GitError(KvgateError):
     """The repository, or a commit in it, cannot be read; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """Files of one state of a tree below ``folder``.
 
@@ -67,7 +67,7 @@ class Snapshot:
     left_out: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Entry:
     path: str
     mode: str

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvgate.findings.finding import Severity
 from kvgate.prompts.defect import Defect
+from kvgate.records import record
 from kvgate.ruleset.checks import check
 from kvgate.ruleset.model import Draft
 
 _VALUES: Final = ("what", "text", "lost", "basis", "also", "how_often", "lever", "hit", "without", "requests", "share")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DefectParams:
     """``kind``: which of the prompts room's defects the rule is about."""
 
