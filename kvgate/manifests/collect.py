@@ -18,8 +18,12 @@ MAX_DIRECTORY_DEPTH: Final = 60
 MAX_SCRIPT_BYTES: Final = 200_000
 SUFFIXES: Final = FORMAT_SUFFIXES
 
-# Arguments that only vLLM takes: a script that keeps its image in another file may not name it.
-_FLAGS: Final = (b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size")
+# Arguments that only vLLM takes, since a script that keeps its image in another file may not name it; and what says
+# which Compose files belong together.
+_FLAGS: Final = (
+    b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size", b"compose -f", b"compose --file",
+    b"COMPOSE_FILE",
+)  # fmt: skip
 
 # Directories that hold other people's files or none of the project's own.
 SKIPPED_DIRECTORIES: Final = frozenset(

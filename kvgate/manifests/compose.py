@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvgate.manifests.launch import Container, Start, environment_of, find_requirement, find_starts, why_unread
+from kvgate.manifests.compose_files import NAMES, Together, included, services_of, together
+from kvgate.manifests.entrypoint import is_vllm_image
+from kvgate.manifests.launch import Container, Find, Start, environment_of, find_requirement, find_starts, why_unread
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
@@ -19,19 +21,53 @@ from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, scalar_int
 
+if TYPE_CHECKING:
+    from kvgate.manifests.dockerfile import Image
+
 MAX_EXTENDS: Final = 8
 ANNOTATION_PREFIX: Final = "kvgate.dev/"
 
 
 def read_compose(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
-    """The serve units of one Compose file."""
+    """The serve units of one Compose file.
+
+    A service that another file always overrides is one server with it; one that a list of files puts over another is a
+    server of the file on top. Services that other files only extend are none, nor are included files that are read
+    anyway.
+    """
+    related = together(tree)
+    yield from _included(tree, file, document)
     services = node_at(document, "services")
     if not isinstance(services, Mapping):
         return
-    project = _Project(tree, file, document)
+    bases = {name for path, above in related.over.items() if file.path in above for name in _names(tree, path)}
+    plain = posixpath.basename(file.path) in NAMES
+    project = _Project(tree, file, document, related)
     for entry in services.items():
+        name = entry.key.value
+        if name in bases or ((file.path, name) in related.extended and not plain):
+            continue
         if isinstance(entry.value, Mapping):
             yield from project.service(entry)
+
+
+def _names(tree: Tree, path: str) -> frozenset[str]:
+    found = services_of(tree, path)
+    return frozenset(entry.key.value for entry in found[1].items()) if found is not None else frozenset()
+
+
+def _included(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """What included files start that are not read by themselves."""
+    for paths in included(document, file.path):
+        for path in paths:
+            found = tree.read(path)
+            if found is None:
+                place = node_at(document, "include")
+                yield Unread(f"{path}, which is included, is not among the files read", (place or document).span)
+            elif path not in tree.files and path not in tree.used:
+                tree.used.add(path)
+                for inner in tree.stream(found).documents:
+                    yield from read_compose(tree, found, inner)
 
 
 @record
@@ -48,14 +84,28 @@ class _Project:
     tree: Tree
     file: SourceFile
     document: Node
+    related: Together
     _variables: dict[str, dict[str, Value]] = field(default_factory=dict)
 
     def variables(self, file: SourceFile) -> dict[str, Value]:
-        """Variables of the ``.env`` file beside a Compose file."""
+        """Variables of the ``.env`` file beside a Compose file, and of those beside files that include it."""
         if file.path not in self._variables:
-            found = self.tree.read(posixpath.join(posixpath.dirname(file.path), ".env"))
-            self._variables[file.path] = read_env_file(found) if found else {}
+            values: dict[str, Value] = {}
+            for path in (file.path, *self.related.includers.get(file.path, ())):
+                found = self.tree.read(posixpath.join(posixpath.dirname(path), ".env"))
+                values |= read_env_file(found) if found else {}
+            self._variables[file.path] = values
         return self._variables[file.path]
+
+    def stacked(self, name: str, paths: Iterable[str]) -> list[_Layer]:
+        """The definitions of a service in other files, the nearest first."""
+        result: list[_Layer] = []
+        for path in paths:
+            found = services_of(self.tree, path)
+            node = found[1].get(name) if found is not None else None
+            if found is not None and isinstance(node, Mapping):
+                result += self.layers(found[0], found[1], node)
+        return result
 
     def layers(self, file: SourceFile, services: Mapping, node: Mapping, depth: int = 0) -> list[_Layer]:
         """A service and what it extends, the nearest first."""
@@ -86,8 +136,20 @@ class _Project:
         services = node_at(self.document, "services")
         assert isinstance(entry.value, Mapping)
         assert isinstance(services, Mapping)
-        service = _Service(self, entry, self.layers(self.file, services, entry.value))
-        yield from service.units()
+        name, path = entry.key.value, self.file.path
+        layers = [
+            *self.stacked(name, reversed(self.related.over.get(path, ()))),
+            *self.layers(self.file, services, entry.value),
+            *self.stacked(name, reversed(self.related.under.get(path, ()))),
+        ]
+        yield from _Service(self, entry, layers).units()
+
+
+@record
+class _Built:
+    path: str
+    image: Image
+    find: Find
 
 
 @record
@@ -130,16 +192,25 @@ class _Service:
         build = self.find("build")
         entrypoint, command = self.words("entrypoint"), self.words("command")
         written = image.value if image and not image.resolved else "" if image else _build_text(build)
+        built = self.built(build)
+        told = image.word() if image else None
+        if built is not None:
+            # what is built here runs what its Dockerfile says; of a vLLM image it keeps the release
+            command = built.image.command or () if command is None and entrypoint is None else command
+            entrypoint = built.image.entrypoint if entrypoint is None else entrypoint
+            environment = {**built.image.environment, **environment}
+            spans = {**built.image.spans, **spans}
+            told = built.image.base if told is None or is_vllm_image(built.image.base.value) else told
         container = Container(
             # an empty entrypoint clears the image's
             command=entrypoint or None,
             arguments=command or (),
-            image=image.word() if image else None,
+            image=told,
             environment=environment,
             span=self.entry.key.span,
             named="vllm" in f"{name} {written}".lower(),
             accelerated=any(request.count != 0 for request in requests),
-            find=self.mounted,
+            find=self.mounted if built is None else lambda path: self.mounted(path) or built.find(path),
         )
         try:
             starts = find_starts(container)
@@ -148,6 +219,8 @@ class _Service:
             return
         if not starts and (reason := why_unread(container)):
             yield Unread(reason, self.entry.key.span)
+        if starts and built is not None:
+            self.project.tree.built.add(built.path)
         for number, start in enumerate(starts):
             yield self.unit(name, start, number, container, environment, spans, requests)
 
@@ -189,6 +262,26 @@ class _Service:
             notes=(*start.notes, *notes),
             requirement=requirement,
         )
+
+    def built(self, build: tuple[_Layer, Node] | None) -> _Built | None:
+        """The image that a service builds from a Dockerfile of the tree."""
+        if build is None:
+            return None
+        layer, node = build
+        context = node if isinstance(node, Scalar) else node_at(node, "context")
+        place = interpolate(context.text, layer.variables).value if isinstance(context, Scalar) else "."
+        folder = posixpath.normpath(posixpath.join(posixpath.dirname(layer.file.path), place))
+        name = text_at(node, "dockerfile") or "Dockerfile"
+        file = self.project.tree.read(posixpath.join(folder, name))
+        if file is None:
+            return None
+        from kvgate.manifests.dockerfile import copied, image_of
+
+        image = image_of(file, text_at(node, "target"))
+        if image is None:
+            return None
+        self.project.tree.used.add(file.path)
+        return _Built(file.path, image, copied(self.project.tree, file, image, "" if folder == "." else folder))
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
@@ -331,7 +424,10 @@ class _Service:
         return None
 
     def mounted(self, path: str) -> Value | None:
-        """Text of a file of the tree that a bind mount puts at a path inside the container."""
+        """Text of a file of the tree that a bind mount or a config puts at a path inside the container."""
+        configured = self._configured(path)
+        if configured is not None:
+            return configured
         found = self.find("volumes")
         if not found or not isinstance(found[1], Sequence):
             return None
@@ -350,6 +446,22 @@ class _Service:
             inside = posixpath.join(posixpath.dirname(layer.file.path), source, path[len(target) + 1 :])
             file = self.project.tree.read(inside.rstrip("/"))
             if file is not None:
+                return Value(Text.of_span(Span(file, 0, len(file.text))))
+        return None
+
+    def _configured(self, path: str) -> Value | None:
+        """Text of a ``configs`` entry that stands at a path inside the container."""
+        found = self.find("configs")
+        for item in found[1].items if found and isinstance(found[1], Sequence) else ():
+            name = item.value if isinstance(item, Scalar) else text_at(item, "source") or ""
+            if path != (text_at(item, "target") or f"/{name}"):
+                continue
+            content = node_at(self.project.document, "configs", name, "content")
+            if isinstance(content, Scalar):
+                return _value(content.text, self.project.variables(self.project.file))
+            place = text_at(self.project.document, "configs", name, "file")
+            file = self.project.tree.read(posixpath.join(posixpath.dirname(self.project.file.path), place or ""))
+            if place and file is not None:
                 return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
 

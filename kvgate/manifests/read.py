@@ -21,12 +21,14 @@ from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
 if TYPE_CHECKING:
     from kvgate.manifests.rendering import Rendering
 
-# A file without any of these starts no vLLM: a patch may lack the word but not the flags.
-_MATTERS: Final = regex(
-    r"vllm|serveConfigV2|llm_configs|modelFormat:\s*(?:\{\s*)?name:\s*[\"']?huggingface\b"
-    r"|(?:max[-_]?model[-_]?len|gpu[-_]?memory[-_]?util|tensor[-_]?parallel[-_]?size|kv[-_]cache[-_]dtype|--max[-_]num[-_])",
-    re.IGNORECASE,
-)
+# A file without any of these, in lower case, starts no vLLM: a patch may lack the word but not the flags.
+_FLAGS: Final = (
+    ("max", "model", "len"), ("gpu", "memory", "util"), ("tensor", "parallel", "size"), ("kv", "cache", "dtype"),
+)  # fmt: skip
+_MATTERS: Final = (
+    "vllm", "serveconfigv2", "llm_configs", "--max-num-", "--max_num_",
+    *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
+)  # fmt: skip
 _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
 # Kinds of every other manifest that hold no containers.
 _PLAIN_KINDS: Final = frozenset(
@@ -65,12 +67,12 @@ def read_tree(
     rendered, done = _rendered(tree, root, rendering)
     units: list[ServeUnit] = [found for found in rendered if isinstance(found, ServeUnit)]
     unread: list[Unread] = [found for found in rendered if isinstance(found, Unread)]
-    # the plain search is much faster than the pattern, and nearly always enough
-    matter = ["vllm" in file.text.lower() or _MATTERS.search(file.text) is not None for file in files]
+    matter = [_matters(file.text.lower()) for file in files]
+    some = any(matter)
     for file, matters in zip(files, matter, strict=True):
         if file.path in done:
             continue
-        if not matters and file.path not in named and not (any(matter) and kustomize.concerns(file.path)):
+        if not matters and file.path not in named and not (some and _concerns(file, kustomize)):
             continue
         for found in read_file(tree, file, kustomize):
             if isinstance(found, ServeUnit):
@@ -79,6 +81,17 @@ def read_tree(
                 unread.append(found)
     units = with_requirements(tree, _without_values_of_charts(_without_parts(tree, units)))
     return Reading(tuple(_distinct(units)), tuple(unread))
+
+
+def _matters(text: str) -> bool:
+    return any(word in text for word in _MATTERS) or ("modelformat" in text and "huggingface" in text)
+
+
+def _concerns(file: SourceFile, kustomize: Kustomize) -> bool:
+    """Whether a file may have a server that others describe: a kustomization or patch, services on top of others."""
+    return kustomize.concerns(file.path) or (
+        "services:" in file.text and re.search(r"\b(?:build|extends):", file.text) is not None
+    )
 
 
 def _rendered(
@@ -131,6 +144,7 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
         if piece.span.path != unit.path
     }
     parts = tree.used & elsewhere
+    parts |= tree.built
     return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
 
 

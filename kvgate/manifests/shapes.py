@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvgate.manifests.tree import items_at, node_at, text_at
-from kvgate.source.yaml_tree import Mapping, Node, Sequence
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence
 
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
@@ -30,8 +30,11 @@ def is_kustomization(document: Node) -> bool:
 def is_compose(document: Node) -> bool:
     """Whether a document is a Compose file: services that are images, builds, commands or extensions."""
     services = node_at(document, "services")
-    if not isinstance(services, Mapping) or node_at(document, "apiVersion") is not None:
+    if node_at(document, "apiVersion") is not None:
         return False
+    if not isinstance(services, Mapping):
+        names = [item if isinstance(item, Scalar) else node_at(item, "path") for item in items_at(document, "include")]
+        return any(isinstance(name, Scalar) and name.value.endswith((".yaml", ".yml")) for name in names)
     return any(
         isinstance(entry.value, Mapping)
         and any(entry.value.get(key) is not None for key in ("image", "build", "command", "entrypoint", "extends"))

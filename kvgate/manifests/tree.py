@@ -67,6 +67,7 @@ class Tree:
 
     Attributes:
         used: paths of files that others run, mount or hand to vLLM.
+        built: paths of Dockerfiles whose image a server of another file runs.
         memo: what readers found out about the tree and want to keep.
     """
 
@@ -82,6 +83,7 @@ class Tree:
         self._streams: dict[str, YamlStream] = {}
         self._side: dict[str, SourceFile | None] = {}
         self.used: set[str] = set()
+        self.built: set[str] = set()
         self.memo: dict[str, object] = {}
         self._config_maps: list[ConfigMap] | None = None
         self._autoscalers: list[Autoscaler] | None = None

@@ -502,7 +502,10 @@ class _Reader:
 
     def _substituted(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         """The commands whose output a word takes (``ID=$(docker run ...)``): they run too."""
-        if not _RUNS.search(source.masked, node.start_byte, node.end_byte):
+        text, start, end = source.masked, node.start_byte, node.end_byte
+        if text.find("$(", start, end) < 0 and text.find("`", start, end) < 0:
+            return
+        if not _RUNS.search(text, start, end):
             return
         stack = [node]
         while stack:

@@ -205,7 +205,7 @@ def _inside_scalars(text: str, pattern: str) -> Iterator[bool]:
 
 def parse_yaml(file: SourceFile) -> YamlStream:
     """Read every document of a file. Never raises for what the file holds."""
-    text = _neutral(file.text)
+    text = _neutral(_without_definitions(file.text))
     problems: list[YamlProblem] = []
     try:
         documents = _parse(file, text, 0, problems)
@@ -226,6 +226,24 @@ def parse_yaml(file: SourceFile) -> YamlStream:
             documents += [node for node in repaired if not (isinstance(node, Scalar) and node.value == "")]
         problems += found
     return YamlStream(file, documents, problems)
+
+
+_DEFINITION: Final = re.compile(r"^kind:[ \t]*[\"']?CustomResourceDefinition\b", re.MULTILINE)
+
+
+def _without_definitions(text: str) -> str:
+    """A text with its Kubernetes schemas blanked, at the same length: megabytes that describe objects and are none."""
+    if "CustomResourceDefinition" not in text or not _DEFINITION.search(text):
+        return text
+    bounds = [0, *(match.start() for match in re.finditer(_SEPARATOR, text) if match.start()), len(text)]
+    parts: list[str] = []
+    for start, end in pairwise(bounds):
+        part = text[start:end]
+        if _DEFINITION.search(part):
+            line = 0 if not part.startswith("---") else part.find("\n") + 1 or len(part)
+            part = part[:line] + " " * (len(part) - line - 1) + "\n" * (line < len(part))
+        parts.append(part)
+    return "".join(parts)
 
 
 def parse_embedded(text: Text) -> YamlStream:

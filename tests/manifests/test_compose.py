@@ -270,3 +270,151 @@ def test_sizes(text: str, expected: int | None) -> None:
 def test_shapes_that_no_schema_allows(text: str) -> None:
     for item in units(text):
         assert item.span.line == 1
+
+
+# -- several files -----------------------------------------------------------------------------------------------------
+
+
+def project(**files: str) -> list[ServeUnit]:
+    """Units of files by name (``_`` for a dot, ``__`` for a slash)."""
+    sources = [SourceFile(name.replace("__", "/").replace("_", "."), dedent(text)) for name, text in files.items()]
+    return list(read_tree(sources).units)
+
+
+def told(found: list[ServeUnit]) -> list[tuple[str, str]]:
+    return [(item.path, words(item)) for item in found]
+
+
+BASE = """\
+    services:
+      vllm:
+        image: vllm/vllm-openai:v0.10.0
+        command: --model org/m --max-model-len 8192
+        environment: {A: base, B: base}
+    """
+
+
+def test_an_override_is_part_of_the_file_it_stands_beside() -> None:
+    override = """\
+        services:
+          vllm:
+            command: --model org/m --max-model-len 4096
+            environment: {A: over}
+            deploy: {resources: {reservations: {devices: [{capabilities: [gpu], count: 2}]}}}
+          other:
+            image: vllm/vllm-openai
+            command: --model org/other
+        """
+    found = project(compose_yaml=BASE, compose_override_yaml=override)
+    assert told(found) == [
+        ("compose.override.yaml", "--model org/other"),
+        ("compose.yaml", "--model org/m --max-model-len 4096"),
+    ] or told(found) == [
+        ("compose.yaml", "--model org/m --max-model-len 4096"),
+        ("compose.override.yaml", "--model org/other"),
+    ]
+    merged = next(item for item in found if item.path == "compose.yaml")
+    assert {item.name: item.value.value for item in merged.environment if item.value} == {"A": "over", "B": "base"}
+    assert [request.count for request in merged.gpu_requests] == [2]
+    assert merged.image is not None
+    assert merged.image.value == "vllm/vllm-openai:v0.10.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("up_sh", "docker compose -f base.yml -f prod.yml up -d\n"),
+        ("up_sh", "docker compose -p x --file base.yml --file=prod.yml up -d\n"),
+        ("Makefile", "up:\n\tdocker-compose \\\n\t  -f base.yml \\\n\t  -f prod.yml up\n"),
+        ("_env", "COMPOSE_FILE=base.yml:prod.yml\n"),
+    ],
+)
+def test_a_list_of_files_makes_a_server_of_the_one_on_top(path: str, text: str) -> None:
+    top = "services: {vllm: {command: --model org/m --max-num-seqs 64}}\n"
+    found = project(**{path: text}, base_yml=BASE, prod_yml=top)
+    assert told(found) == [
+        ("base.yml", "--model org/m --max-model-len 8192"),
+        ("prod.yml", "--model org/m --max-num-seqs 64"),
+    ]
+    assert found[1].image is not None
+    assert found[1].image.value == "vllm/vllm-openai:v0.10.0"
+
+
+def test_an_included_file_is_read_once_with_the_variables_of_both() -> None:
+    inner = "services: {vllm: {image: vllm/vllm-openai, command: --model $MODEL --max-model-len $LEN}}\n"
+    files = {
+        "compose_yaml": "include: [llm/compose.yaml]\nservices: {web: {image: nginx}}\n",
+        "llm__compose_yaml": inner,
+        "llm___env": "MODEL=org/inner\nLEN=10\n",
+        "_env": "MODEL=org/outer\n",
+    }
+    assert told(project(**files)) == [("llm/compose.yaml", "--model org/outer --max-model-len 10")]
+
+
+def test_a_named_file_brings_what_it_includes(tmp_path: Path) -> None:
+    (tmp_path / "llm.yaml").write_text("services: {vllm: {image: vllm/vllm-openai, command: --model org/m}}\n")
+    main = SourceFile("compose.yaml", "include:\n  - path: llm.yaml\n  - gone.yaml\n  - oci://registry/x:1\n")
+    found = read_tree([main], tmp_path, named=frozenset({"compose.yaml"}))
+    assert told(list(found.units)) == [("llm.yaml", "--model org/m")]
+    assert [(item.reason, item.span.line) for item in found.unread] == [
+        ("gone.yaml, which is included, is not among the files read", 2),
+        ("oci://registry/x:1, which is included, is not among the files read", 2),
+    ]
+
+
+def test_services_that_others_only_extend_are_no_servers() -> None:
+    base = """\
+        services:
+          engine:
+            image: vllm/vllm-openai:v0.10.0
+            command: --model org/base
+            ipc: host
+        """
+    use = """\
+        services:
+          chat:
+            extends: {file: common.yml, service: engine}
+            command: --model org/chat
+        """
+    (found,) = project(common_yml=base, compose_yaml=use)
+    assert (found.path, words(found)) == ("compose.yaml", "--model org/chat")
+    assert found.shared_memory is not None
+    # a file that Compose finds by itself is started as it stands
+    both = project(compose_yaml=base, chat__compose_yaml=use.replace("common.yml", "../compose.yaml"))
+    assert told(both) == [("compose.yaml", "--model org/base"), ("chat/compose.yaml", "--model org/chat")]
+
+
+def test_what_is_built_beside_runs_what_its_dockerfile_says() -> None:
+    dockerfile = """\
+        FROM vllm/vllm-openai:v0.11.0
+        ENV MODEL=org/m
+        COPY start.sh /start.sh
+        ENTRYPOINT ["/start.sh"]
+        """
+    files = {
+        "compose_yaml": "services: {llm: {build: ./server, gpus: all}}\n",
+        "server__Dockerfile": dockerfile,
+        "server__start_sh": 'exec vllm serve "$MODEL" --max-model-len 4096\n',
+    }
+    (found,) = project(**files)
+    assert (found.path, words(found)) == ("compose.yaml", "org/m --max-model-len 4096")
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.11.0"
+    # its own command replaces the image's, and the image is started by nobody else
+    files["compose_yaml"] = "services: {llm: {build: server, entrypoint: [vllm, serve], command: [org/other]}}\n"
+    assert told(project(**files)) == [("compose.yaml", "org/other")]
+    files["compose_yaml"] = "services: {llm: {build: server, command: [--x]}, db: {image: postgres}}\n"
+    assert told(project(**files)) == [("compose.yaml", "org/m --max-model-len 4096")]
+
+
+def test_a_config_is_a_file_inside_the_container() -> None:
+    text = """\
+        services:
+          vllm:
+            image: vllm/vllm-openai
+            command: --model org/m --config /etc/vllm.yaml
+            configs: [{source: engine, target: /etc/vllm.yaml}]
+        configs:
+          engine: {content: "max-model-len: 4096\\n"}
+        """
+    assert "--max-model-len 4096" in words(unit(text))

@@ -383,3 +383,17 @@ def test_a_value_is_found_again_in_its_scalar(value: str, style: str) -> None:
     assert inner.value.startswith(value)
     if value and style not in "'\"":
         assert inner.text.slice(0, len(value)).span.text == value
+
+
+def test_schemas_of_kinds_are_not_parsed_and_nothing_moves() -> None:
+    text = "a: 1\n---\napiVersion: x/v1\nkind: CustomResourceDefinition\nspec: {broken: [}\n---\nkind: Pod\nb: 2\n"
+    stream = parse_yaml(SourceFile("f.yaml", text))
+    assert stream.problems == []
+    first, last = [node for node in stream.documents if isinstance(node, Mapping)]
+    assert first.span.line == 1
+    assert [(entry.key.value, entry.key.span.line) for entry in last.items()] == [("kind", 7), ("b", 8)]
+    # only a document of its own is one, not a text that speaks of them
+    inside = "kind: ConfigMap\ndata:\n  x: |\n    kind: CustomResourceDefinition\n"
+    (kept,) = parse_yaml(SourceFile("f.yaml", inside)).documents
+    assert isinstance(kept, Mapping)
+    assert "CustomResourceDefinition" in kept.items()[1].value.span.text
