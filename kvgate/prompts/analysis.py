@@ -9,6 +9,7 @@ from typing import Final
 
 from kvgate.prompts.benchmarks import same_seeds
 from kvgate.prompts.defect import Defect, each_once
+from kvgate.prompts.generators import load_generators
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
 from kvgate.prompts.order import judge
@@ -26,7 +27,6 @@ from kvgate.prompts.requests import (
     read_log,
     summarise,
 )
-from kvgate.prompts.sweeps import repeated_sweeps
 from kvgate.prompts.syntax import located
 from kvgate.prompts.templates import SUFFIXES, FoundTemplate, is_prompt_template, templates_in, whole
 from kvgate.prompts.vocabulary import is_prompt_name, words_of
@@ -121,8 +121,9 @@ def read_prompts(
                 read(file)
                 continue
             found = list(templates_in(file))
+            defects += load_generators(file) if suffix != ".json" else ()
         elif suffix in (".sh", ".bash"):
-            defects += repeated_sweeps(file)
+            defects += load_generators(file)
             continue
         elif suffix in (".jsonl", ".ndjson") or (suffix in (".txt", ".log") and file.path in asked):
             if file.path in asked or looks_like_log(file.text):

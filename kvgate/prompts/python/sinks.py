@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kvgate.prompts.defect import Defect, each_once
-from kvgate.prompts.order import HOW_OFTEN, frozen, judge
-from kvgate.prompts.part import Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
+from kvgate.prompts.order import HOW_OFTEN, LEAST_TOKENS, frozen, judge
+from kvgate.prompts.part import BYTES_PER_TOKEN, Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.python import chat
 from kvgate.prompts.python.placeholders import Fill, fill
 from kvgate.prompts.python.values import Fields, Rows, Template, Value, Written, entering, items_of
@@ -45,6 +45,9 @@ _BESIDE_PROMPT: Final = frozenset(
 _CHANGING: Final = frozenset({Kind.CLOCK, Kind.IDENTIFIER, Kind.RANDOM, Kind.COUNTER})
 _BENCHMARK: Final = re.compile(r"bench|load_?test|locust|stress|perf_test|throughput|loadgen", re.IGNORECASE)
 _LOCUST: Final = re.compile(r"\b(?:Fast)?HttpUser\b")
+_REPEATS: Final = re.compile(
+    r"(?m)^[ \t]*(?:async )?(?:for|while)\b|\bfor \w+ in\b|\bHttpUser\b|\.map\(|Thread\(|Process\("
+)
 _LLM_WORDS: Final = re.compile(r"\bllms?\b|\bprompts?\b|\bopenai\b|\bvllm\b|language model", re.IGNORECASE)
 
 
@@ -58,7 +61,7 @@ class Sinks:
     _lists: dict[int, tuple[Rows, tuple[str, ...], ModuleSource]] = field(default_factory=dict)
     _bodies: dict[int, tuple[Fields, tuple[str, ...], ModuleSource]] = field(default_factory=dict)
     _templates: list[tuple[Template, tuple[str, ...]]] = field(default_factory=list)
-    _same: dict[Span, set[str]] = field(default_factory=dict)
+    _loads: dict[str, list[tuple[Span, str | None]]] = field(default_factory=dict)
     _sent: set[int] = field(default_factory=set)
     _kept: list[object] = field(default_factory=list)
 
@@ -282,12 +285,13 @@ class Sinks:
     def _check_benchmark(self, prompt: Prompt, module: ModuleSource) -> None:
         if not (_BENCHMARK.search(module.file.path.rpartition("/")[2]) or _LOCUST.search(module.file.text)):
             return
+        if not _REPEATS.search(module.file.text):
+            return
         items = tuple(item for message in prompt.messages for item in message.items)
-        # an element of a list is static, and may be another one for each request
-        known = all(part.text is not None or "read" in part.span.text for part in parts_of(items))
-        if items and known and _is_static(items):
-            text = "".join(part.text or "" for part in parts_of(items))
-            self._same.setdefault(prompt.messages[-1].span, set()).add(text)
+        # a branch or an element of a list is static, and may be another one for each request
+        one = all(isinstance(item, Part) and (item.text is not None or "read" in item.span.text) for item in items)
+        text = "".join(part.text or part.span.text for part in parts_of(items)) if one and _is_static(items) else None
+        self._loads.setdefault(module.file.path, []).append((prompt.messages[-1].span, text))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -305,8 +309,13 @@ class Sinks:
         for template, path in self._templates:
             if not template.filled:
                 self.prompts.append(_template_prompt(template, path))
-        for span, texts in self._same.items():
-            if len(texts) == 1:
+        for load in self._loads.values():
+            span, text = load[0]
+            if (
+                text is not None
+                and len({other for _, other in load}) == 1
+                and len(text) > LEAST_TOKENS * BYTES_PER_TOKEN
+            ):
                 self.defects.append(Defect("benchmark", span, {"what": "each request is the same text"}))
         yield from each_once((*self.defects, *self._judged()))
 
