@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from kvgate.capacity.backends import NoBackendError
+from kvgate.capacity.backends import AMX_MLA, NoBackendError
 from kvgate.capacity.engine import effective_release
 from kvgate.capacity.groups import Grouping, GroupingError, group_layers
 from kvgate.capacity.layout import CacheLayout, UnknownFormatError, lay_out
@@ -221,6 +221,12 @@ class _Run:
             return memory, _UNKNOWN_CACHE, "unknown", self.reasons, None, resolved, geometry.architecture
         if settings.assumed_gpu:
             self._check_assumption(geometry, settings, drafts, layout)
+        if AMX_MLA.name in layout.backends:
+            self.reasons.append(
+                f"blocks of {layout.block_size} tokens assume a processor with AMX: without it latent attention takes "
+                "blocks of 16"
+            )
+            self.assumed = True
         cache, starts, settings = self._cache(geometry, settings, layout, pool, shape, memory)
         starts = self._served(geometry, starts)
         if settings.refusal is not None:

@@ -1387,16 +1387,10 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "MusicFlamingoForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "NVLM_D": inside(),
-    "NemotronH_Nano_Omni_Reasoning_V3": inside(
-        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
-    ),
+    "NemotronH_Nano_Omni_Reasoning_V3": inside(hybrid=True),
     "NemotronH_Nano_VL_V2": inside(hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"),
-    "NemotronH_Omni_Reasoning_V3": inside(
-        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
-    ),
-    "NemotronH_Super_Omni_Reasoning_V3": inside(
-        hybrid=True, ssm_dtype_key="mamba_ssm_cache_dtype", ssm_dtype_default="float32"
-    ),
+    "NemotronH_Omni_Reasoning_V3": inside(hybrid=True),
+    "NemotronH_Super_Omni_Reasoning_V3": inside(hybrid=True),
     "OpenCUAForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "OpenPanguVLForConditionalGeneration": inside(fixed("PanguEmbeddedForCausalLM")),
     "OpenVLAForActionPrediction": inside(),

@@ -528,6 +528,31 @@ def _qwen4(config: Config) -> None:
         config["ple_embed_dim"] = config["hidden_size"]
 
 
+#: Defaults of Moondream 3's parts, which its file nests in ``config`` (vLLM 0.32.0 ``configs/moondream3.py``).
+_MOONDREAM_TEXT: Final = {
+    "dim": 2048, "ff_dim": 8192, "n_layers": 24, "vocab_size": 51200, "max_context": 4096, "n_heads": 32,
+    "n_kv_heads": 32,
+}  # fmt: skip
+_MOONDREAM_MOE: Final = {"n_experts": 64, "start_layer": 4, "n_experts_per_tok": 8, "expert_inner_dim": 1024}
+_MOONDREAM_VISION: Final = {
+    "enc_dim": 1152, "enc_patch_size": 14, "enc_n_layers": 27, "enc_ff_dim": 4304, "enc_n_heads": 16,
+    "proj_inner_dim": 8192, "crop_size": 378,
+}  # fmt: skip
+
+
+def _moondream(config: Config) -> None:
+    given = config.get("config") or {}
+    text = {**_MOONDREAM_TEXT, **(given.get("text") or {})}
+    text["moe"] = {**_MOONDREAM_MOE, **(text.get("moe") or {})}
+    text |= {
+        "hidden_size": text["dim"], "num_hidden_layers": text["n_layers"], "num_attention_heads": text["n_heads"],
+        "num_key_value_heads": text["n_kv_heads"], "intermediate_size": text["ff_dim"],
+        "max_position_embeddings": text["max_context"], "model_type": "moondream3_text",
+    }  # fmt: skip
+    config["text_config"] = text
+    config["vision_config"] = {**_MOONDREAM_VISION, **(given.get("vision") or {})}
+
+
 _MLA_HEAD: Final = (
     _set("qk_head_dim", lambda c: (c.get("qk_nope_head_dim") or 0) + (c.get("qk_rope_head_dim") or 0)),
     _set("head_dim", _from("qk_rope_head_dim")),
@@ -619,6 +644,7 @@ _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     ),
     "mistral4": (_set("head_dim", lambda c: (c.get("qk_nope_head_dim") or 0) + (c.get("qk_rope_head_dim") or 0)),),
     "modernbert": (_every("sliding_attention", "full_attention", 3, "global_attn_every_n_layers", first=True),),
+    "moondream3": (_moondream,),
     "muse_glimmer_text": (_muse_glimmer,),
     "nemotron_h": (_nemotron_h,),
     "olmo3": (_every("sliding_attention", "full_attention", 4),),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvgate.errors import KvgateError
+from kvgate.models.mistral import PARAMS, as_config
 from kvgate.models.model import Model, ModelSource
 from kvgate.patterns import regex
 
@@ -220,7 +221,7 @@ def read_directory(
     """The model in a directory.
 
     Args:
-        directory: holds ``config.json``.
+        directory: holds ``config.json``, or Mistral's ``params.json`` alone.
         id: what the model is called.
         source: as :class:`Model` records it.
         within: a resolved directory that every file read must lie in after following links; None follows any.
@@ -231,11 +232,11 @@ def read_directory(
         ModelError: there is no usable ``config.json``, or a file beside it that vLLM reads is broken.
     """
     shown = (shown if shown is not None else str(directory)).rstrip("/") or "/"
-    config_path = directory / CONFIG
-    if not _exists(config_path):
+    name = next((name for name in (CONFIG, PARAMS) if _exists(directory / name)), None)
+    if name is None:
         raise ModelError(_no_config(directory, shown))
     files: dict[str, Mapping[str, Any]] = {}
-    config = read_object(_inside(config_path, within, f"{shown}/{CONFIG}"), f"{shown}/{CONFIG}")
+    config = as_config(read_object(_inside(directory / name, within, f"{shown}/{name}"), f"{shown}/{name}"))
     for name in AUXILIARY:
         path = directory / name
         if not _exists(path):
@@ -269,8 +270,6 @@ def _inside(path: Path, within: Path | None, shown: str) -> Path:
 def _no_config(directory: Path, shown: str) -> str:
     if _exists(directory / "adapter_config.json"):
         return f"{shown} holds a LoRA adapter (adapter_config.json), not a model"
-    if _exists(directory / "params.json"):
-        return f"{shown} has params.json but no config.json: put the model's config.json beside it"
     try:
         gguf = any(path.suffix.lower() == ".gguf" for path in directory.iterdir())
     except OSError:
@@ -378,7 +377,7 @@ def load_path(path: str | Path) -> Model:
         return read_directory(place, id=str(path), source="local")
     if place.suffix.lower() == ".gguf":
         raise ModelError(f"{path}: a GGUF file: kvgate reads the config.json of the original model")
-    config = read_object(place)
-    if place.name != CONFIG:
+    config = as_config(read_object(place))
+    if place.name not in (CONFIG, PARAMS):
         return Model(str(path), config, "local")
     return read_directory(place.parent, id=str(place.parent), source="local")

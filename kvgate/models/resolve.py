@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kvgate.models.local import CONFIG, ModelError, load_path, read_directory
 from kvgate.models.lock import find_locked, is_hub_id
+from kvgate.models.mistral import as_config
 from kvgate.models.model import Model
 from kvgate.patterns import regex
 from kvgate.records import record
@@ -255,5 +256,5 @@ def load_model(path: str | Path) -> Model:
 
 
 def model_from_mapping(config: Mapping[str, Any]) -> Model:
-    """A model from a parsed ``config.json``, without name and files."""
-    return Model(None, config, "mapping")
+    """A model from a parsed ``config.json`` (or Mistral's ``params.json``), without name and files."""
+    return Model(None, as_config(config), "mapping")

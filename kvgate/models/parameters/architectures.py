@@ -1353,6 +1353,7 @@ _D: Final[Mapping[str, Decoder]] = {
     "MuseGlimmerForCausalLM": MUSE_GLIMMER,
     "NemotronForCausalLM": NEMOTRON,
     "NemotronHForCausalLM": NEMOTRON_H,
+    "NemotronHPuzzleForCausalLM": NEMOTRON_H,
     "OPTForCausalLM": OPT,
     "Olmo2ForCausalLM": OLMO2,
     "Olmo3ForCausalLM": OLMO2,

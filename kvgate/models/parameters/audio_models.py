@@ -10,10 +10,12 @@ from kvgate.models.parameters import architectures as rows
 from kvgate.models.parameters.blocks import Linear, Norms, Several, Vector
 from kvgate.models.parameters.custom_towers import MINICPM_V, text_hidden
 from kvgate.models.parameters.decoder import Family, Tower
-from kvgate.models.parameters.keys import Keys
+from kvgate.models.parameters.encoders import EMPTY
+from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.multimodal import MULTIMODAL, nested
-from kvgate.models.parameters.tally import Tally
+from kvgate.models.parameters.tally import FLOAT32, Tally
 from kvgate.models.parameters.towers import Encoder, whisper_like
+from kvgate.models.parameters.vision_models import NEMOTRON_VL
 from kvgate.records import record
 
 
@@ -220,6 +222,159 @@ MOSS_TRANSCRIBE: Final = Family(
     ),
 )
 
+
+@record
+class FireRed:
+    """FireRedASR's conformer (``conformer_encoder.py``), on every rank as a whole."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        bins, layers, width = (int(keys[key]) for key in ("idim", "n_layers_enc", "d_model"))
+        kernel, channels = int(keys.get("kernel_size") or 33), 32
+        left = ((bins - 1) // 2 - 1) // 2
+        subsampling = 10 * channels + 9 * channels * channels + channels + width * (channels * left + 1)
+        feed = 2 * width + 4 * width * (width + 1) + width * (4 * width + 1)
+        attention = 2 * width + 5 * width * width + 6 * width
+        convolution = 2 * width + 4 * width * width + 2 * width * kernel + 4 * width + 2 * width * width
+        tally.param(f"{name}audio_encoder", subsampling + layers * (2 * feed + attention + convolution + 2 * width))
+
+
+def _stacked_frames(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["d_model"]) * int(keys.root.get("encoder_downsample_rate") or 2)
+
+
+FIRE_RED: Final = Family(
+    rows.QWEN2,
+    (
+        Tower(
+            Several(
+                (
+                    FireRed(),
+                    Linear("encoder_projector.linear1", _stacked_frames, text_hidden, bias=1, quantized=False),
+                    Linear("encoder_projector.linear2", text_hidden, text_hidden, bias=1, quantized=False),
+                )
+            ),
+            "audio_encoder_conf",
+        ),
+    ),
+)
+
+
+@record
+class FastConformer:
+    """NeMo's conformer: strided convolutions by channel, relative positions; on every rank as a whole.
+
+    Attributes:
+        bias: of the layers' projections and convolutions.
+    """
+
+    width: str
+    layers: str
+    inner: Value
+    bins: str
+    kernel: str = "conv_kernel_size"
+    bias: Value = 1
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        width, layers, bins, kernel = (int(keys[key]) for key in (self.width, self.layers, self.bins, self.kernel))
+        inner = int(resolve(self.inner, keys))
+        channels = int(keys["subsampling_conv_channels"])
+        strides = int(keys["subsampling_factor"]).bit_length() - 1
+        for _ in range(strides):
+            bins = (bins + 1) // 2
+        bias = int(bool(resolve(self.bias, keys)))
+        tally.param(
+            f"{name}subsampling",
+            10 * channels + (strides - 1) * (10 * channels + channels * (channels + 1)) + width * (channels * bins + 1),
+        )
+        feed = inner * (width + bias) + width * (inner + bias)
+        attention = 4 * width * (width + bias) + width * width + 2 * width
+        convolution = 2 * width * (width + bias) + width * (kernel + bias) + width * (width + bias) + 2 * width
+        tally.param(f"{name}layers", layers * (2 * feed + attention + convolution + 10 * width))
+
+
+def _four_times(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["d_model"]) * int(keys.get("ff_expansion_factor") or 4)
+
+
+def _decoder_part(keys: Keys) -> Keys:
+    return keys.part("transf_decoder").part("config_dict")
+
+
+@record
+class CohereDecoder:
+    """Cohere's transcription decoder (``cohere_asr.py``): attention to itself and to the encoder, a whole embedding."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        config = _decoder_part(keys)
+        width, inner = int(config["hidden_size"]), int(config["inner_size"])
+        vocabulary = int(config.get("vocab_size") or keys["vocab_size"])
+        tally.param(f"{name}decoder.embedding", vocabulary * width + 2 * width)
+        for index in range(int(config["num_layers"])):
+            prefix = f"{name}decoder.layers.{index}."
+            for part in ("first_sub_layer", "second_sub_layer"):
+                tally.linear(f"{prefix}{part}.qkv_proj", width, width, width, width, bias=True)
+                tally.linear(f"{prefix}{part}.out_projection", width, width, bias=True, split="row")
+            tally.linear(f"{prefix}third_sub_layer.dense_in", width, inner, bias=True)
+            tally.linear(f"{prefix}third_sub_layer.dense_out", inner, width, bias=True, split="row")
+            tally.param(f"{prefix}norms", 6 * width)
+        tally.param(f"{name}decoder.final_layer_norm", 2 * width)
+        tally.linear(
+            f"{name}encoder_decoder_proj", int(keys.part("encoder")["d_model"]), width, bias=True, split="none"
+        )
+        tally.head(f"{name}proj_out", int(keys.part("head").get("num_classes") or vocabulary), width, bias=True)
+
+
+COHERE_ASR: Final = Family(
+    EMPTY,
+    (
+        Tower(FastConformer("d_model", "n_layers", _four_times, "feat_in", bias="use_bias|=1"), "encoder"),
+        Tower(CohereDecoder()),
+    ),
+)
+
+
+NEMOTRON_OMNI: Final = replace(
+    NEMOTRON_VL,
+    towers=(
+        *NEMOTRON_VL.towers,
+        Tower(
+            Several(
+                (
+                    FastConformer(
+                        "hidden_size",
+                        "num_hidden_layers",
+                        "intermediate_size",
+                        "num_mel_bins",
+                        bias="convolution_bias|=0",
+                    ),
+                    Norms(1),
+                    Linear(
+                        "sound_encoder.projection.linear1",
+                        "hidden_size",
+                        "projection_hidden_size",
+                        bias="projection_bias|=0",
+                        quantized=False,
+                    ),
+                    Linear(
+                        "sound_encoder.projection.linear2",
+                        "projection_hidden_size",
+                        text_hidden,
+                        bias="projection_bias|=0",
+                        quantized=False,
+                    ),
+                )
+            ),
+            "sound_config",
+            optional=True,
+        ),
+    ),
+)
+
 #: The forced aligner scores each position of Qwen3 ASR's output instead of a vocabulary.
 QWEN3_ALIGNER: Final = replace(
     MULTIMODAL["Qwen3ASRForConditionalGeneration"],
@@ -237,14 +392,51 @@ QWEN3_ALIGNER: Final = replace(
     ),
 )
 
+
+def _downsampled(keys: Keys, layer: int = 0) -> int:
+    """Frames that Voxtral's adapter takes together, or the width they are folded to."""
+    del layer
+    width = int(resolve("d_model|hidden_size", keys))
+    factor = keys.get("downsample_factor")
+    return width * int(factor) if factor else int(keys["intermediate_size"])
+
+
+VOXTRAL: Final = Family(
+    nested,
+    (
+        Tower(
+            Several(
+                (
+                    whisper_like("whisper_encoder", split=True),
+                    # Sinusoidal positions are kept in float32.
+                    Vector(
+                        "whisper_encoder.embed_positions",
+                        ("max_source_positions|=1500", "d_model|hidden_size"),
+                        itemsize=FLOAT32,
+                    ),
+                    Linear("audio_language_adapter.w_in", _downsampled, text_hidden, quantized=False),
+                    Linear("audio_language_adapter.w_out", text_hidden, text_hidden, quantized=False),
+                )
+            ),
+            "audio_config",
+        ),
+    ),
+)
+
 AUDIO_MODELS: Final[Mapping[str, Family]] = {
+    "CohereAsrForConditionalGeneration": COHERE_ASR,
+    "FireRedASR2ForConditionalGeneration": FIRE_RED,
     "FunASRForConditionalGeneration": FUN_ASR,
     "FunAudioChatForConditionalGeneration": FUN_AUDIO_CHAT,
     "MiniCPMO": MINICPM_O,
     "MoonshotKimiaForCausalLM": KIMI_AUDIO,
     "MossAudioModel": MOSS_AUDIO,
     "MossTranscribeDiarizeForConditionalGeneration": MOSS_TRANSCRIBE,
+    "NemotronH_Nano_Omni_Reasoning_V3": NEMOTRON_OMNI,
+    "NemotronH_Omni_Reasoning_V3": NEMOTRON_OMNI,
+    "NemotronH_Super_Omni_Reasoning_V3": NEMOTRON_OMNI,
     "Qwen3ASRForcedAlignerForTokenClassification": QWEN3_ALIGNER,
     "Qwen3ASRRealtimeGeneration": MULTIMODAL["Qwen3ASRForConditionalGeneration"],
     "UltravoxModel": ULTRAVOX,
+    "VoxtralForConditionalGeneration": VOXTRAL,
 }

@@ -9,7 +9,7 @@ from typing import Final
 from kvgate.models.parameters import architectures as rows
 from kvgate.models.parameters.blocks import Linear, Several, Vector
 from kvgate.models.parameters.decoder import Decoder, Family, Tower
-from kvgate.models.parameters.encoders import dense32, labels
+from kvgate.models.parameters.encoders import ENCODERS, dense32, labels
 from kvgate.models.parameters.keys import Keys, Value
 from kvgate.models.parameters.multimodal import MULTIMODAL
 from kvgate.models.parameters.tally import FLOAT32
@@ -45,12 +45,22 @@ def _two_layers(inner: Value, outputs: Value) -> Tower:
     )
 
 
+def _colbert(width: Value) -> Tower:
+    """The last projection of a late-interaction model, in float32 (``colbert.py``)."""
+    return Tower(dense32("colbert_linear", "hidden_size", width, bias=0))
+
+
 def _headless(decoder: Decoder, *towers: Tower) -> Family:
     return Family(decoder, towers, headless=True)
 
 
 _QWEN2_VL: Final = MULTIMODAL["Qwen2VLForConditionalGeneration"]
 POOLING: Final[Mapping[str, Family]] = {
+    "ColBERTLfm2Model": _headless(rows.LFM2),
+    "ColBERTModernBertModel": replace(
+        ENCODERS["ModernBertModel"],
+        towers=(*ENCODERS["ModernBertModel"].towers, _colbert("colbert_dim|embedding_dim|=128")),
+    ),
     "DeepseekV3BidirectionalModel": _headless(rows.DEEPSEEK),
     "JinaEmbeddingsV5Model": _headless(rows.QWEN3),
     "JinaForRanking": _headless(

@@ -12,6 +12,7 @@ from typing import Final
 from kvgate.models.parameters import architectures as rows
 from kvgate.models.parameters import custom, towers
 from kvgate.models.parameters.blocks import (
+    MLP,
     Attention,
     Block,
     ByLayer,
@@ -29,7 +30,7 @@ from kvgate.models.parameters.decoder import Decoder, Family, Tower
 from kvgate.models.parameters.encoders import dense32
 from kvgate.models.parameters.keys import Keys, MissingKeyError, Value, resolve
 from kvgate.models.parameters.multimodal import MULTIMODAL, nested, vision
-from kvgate.models.parameters.tally import FLOAT32, Tally
+from kvgate.models.parameters.tally import FLOAT32, Tally, divide
 from kvgate.models.parameters.towers import Encoder
 from kvgate.records import record
 
@@ -144,6 +145,66 @@ MOLMO2_MM: Final = Family(
             "adapter_config",
         ),
     ),
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Moondream 3: norms and projections with biases, a learned temperature, experts dealt whole to the ranks
+
+
+@record
+class DealtExperts:
+    """Routed experts whole on one rank each, gate and up projection as one (``moondream3.py``)."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        experts = keys.part("moe")
+        number, inner = int(experts["n_experts"]), int(experts["expert_inner_dim"])
+        tally.param(f"{name}mlp.gate", number * (keys.hidden + 1))
+        tally.param(f"{name}mlp.experts", divide(number, tally.shard.tensor), 3 * inner, keys.hidden)
+
+
+def _moondream_sparse(keys: Keys, layer: int) -> str:
+    return "sparse" if layer >= int(keys.part("moe")["start_layer"]) else "dense"
+
+
+MOONDREAM_TEXT: Final = Decoder(
+    Several(
+        (
+            Attention("attn", out="out_proj", bias=1, out_bias=1),
+            Vector(
+                "attn.tau",
+                (
+                    "num_attention_heads",
+                    lambda keys, layer: 1 + 2 * (keys.heads + 2 * keys.kv_heads) * keys.head_dim,
+                ),
+                sharded=True,
+            ),
+        )
+    ),
+    by(_moondream_sparse, sparse=DealtExperts(), dense=MLP()),
+    norms=1,
+    norm_bias=1,
+    final_norm=2,
+    tie="never",
+    head_bias=1,
+    prefix="blocks.",
+)
+
+
+def _moon_positions(keys: Keys, layer: int = 0) -> int:
+    del layer
+    patch = int(keys["enc_patch_size"])
+    return (int(keys["crop_size"]) // patch) ** 2 + 3 * patch**2 + 1
+
+
+MOONDREAM3: Final = vision(
+    MOONDREAM_TEXT,
+    Vector("vision.embeddings", ("enc_dim", _moon_positions)),
+    Encoder("vision.blocks", width="enc_dim", layers="enc_n_layers", inner="enc_ff_dim"),
+    Norms(1, 1, "enc_dim"),
+    # The features of the whole image and of its crops side by side.
+    Linear("vision_proj.fc1", _times(2, "enc_dim"), "proj_inner_dim", bias=1, split="column", quantized=False),
+    Linear("vision_proj.fc2", "proj_inner_dim", text_hidden, bias=1, split="row", quantized=False),
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -923,6 +984,76 @@ def _siglip_llava(inner: Value) -> Family:
     )
 
 
+def _windows(keys: Keys) -> tuple[int, int]:
+    """Sides of the queries and of the window they see (``4/8``)."""
+    query, window = str(keys.root.get("downsample_rate") or "4/8").split("/")
+    return int(query), int(window)
+
+
+@record
+class WindowProjectors:
+    """Granite 4 Vision's projectors (``granite4_vision.py``): one BLIP-2 layer for each level and each offset."""
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        width, hidden = keys.hidden, text_hidden(keys)
+        query, window = _windows(keys)
+        inner = 4 * width
+        own = 4 * width * (width + 1) + 2 * width
+        feed = inner * (width + 1) + width * (inner + 1) + 2 * width
+        one = (query**2 + window**2) * width + 4 * width + 2 * own + feed + hidden * (width + 1)
+        levels = len(keys.root.get("deepstack_layer_map") or ()) + len(keys.root.get("spatial_target_layers") or ())
+        tally.param(f"{name}projectors", levels * one)
+
+
+GRANITE4_VISION: Final = vision(
+    nested,
+    Vector("vision_tower.embeddings", (towers.siglip_vectors,)),
+    Encoder("vision_tower.encoder.layers"),
+    WindowProjectors(),
+    towers.IMAGE_NEWLINE,
+)
+
+
+def _window_merged(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return keys.hidden * int(keys.get("spatial_merge_size") or 2) ** 2
+
+
+LLAVA_ONEVISION2: Final = vision(
+    nested,
+    Vector("visual.embeddings", ("hidden_size", towers.patch_elements)),
+    Norms(2, 1),
+    Encoder("visual.encoder.layers"),
+    Linear("visual.merger.mlp.0", _window_merged, _window_merged, bias=1, split="column"),
+    Linear("visual.merger.mlp.2", _window_merged, text_hidden, bias=1, split="row"),
+)
+
+
+def _adapter_bias(keys: Keys, layer: int = 0) -> bool:
+    del layer
+    return bool(keys.get("adapter_bias", True))
+
+
+def _merges_patches(keys: Keys, layer: int = 0) -> bool:
+    del layer
+    return str(keys.get("mm_projector_id") or "") == "patch_merge"
+
+
+PIXTRAL: Final = vision(
+    nested,
+    towers.PIXTRAL,
+    Norms("add_pre_mm_projector_layer_norm|=0"),
+    Linear(
+        "patch_merger.merging_layer",
+        lambda keys, layer: keys.hidden * int(keys.get("spatial_merge_size") or 1) ** 2 if _merges_patches(keys) else 0,
+        "hidden_size",
+        quantized=False,
+    ),
+    Linear("vision_language_adapter.w_in", "hidden_size", text_hidden, bias=_adapter_bias, quantized=False),
+    Linear("vision_language_adapter.w_out", text_hidden, text_hidden, bias=_adapter_bias, quantized=False),
+)
+
 VISION_MODELS: Final[Mapping[str, Family]] = {
     "BeeForConditionalGeneration": _siglip_llava(_times(4, text_hidden)),
     "BagelForConditionalGeneration": BAGEL,
@@ -936,6 +1067,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "Eagle2_5_VLForConditionalGeneration": EAGLE2_5,
     "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
     "Gemma3nForConditionalGeneration": GEMMA3N,
+    "Granite4VisionForConditionalGeneration": GRANITE4_VISION,
     "H2OVLChatModel": INTERNVL,
     "InternS1ForConditionalGeneration": INTERNS1,
     "InternS2MobiusForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
@@ -947,8 +1079,11 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "Lfm2VlForConditionalGeneration": LFM2_VL,
     "LightOnOCRForConditionalGeneration": LIGHTON_OCR,
     "LlamaNemotronVLModel": NEMOTRON_EMBED,
+    "LlavaOnevision2ForConditionalGeneration": LLAVA_ONEVISION2,
     "Molmo2ForConditionalGeneration": MOLMO2_MM,
     "MolmoForCausalLM": Family(MOLMO, (Tower(MOLMO_TOWER),)),
+    "HfMoondream": MOONDREAM3,
+    "Moondream3ForCausalLM": MOONDREAM3,
     "NemotronH_Nano_VL_V2": NEMOTRON_VL,
     "OpsColQwen3Model": COL_QWEN3,
     "OpenCUAForConditionalGeneration": vision(nested, towers.QWEN2_5_VL),
@@ -959,6 +1094,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "Phi4ForCausalLMV": PHI4_SIGLIP,
     "Phi4MMForCausalLM": PHI4_MM,
     "QianfanOCRForConditionalGeneration": INTERNVL,
+    "PixtralForConditionalGeneration": PIXTRAL,
     "Qwen3VLNemotronEmbedModel": QWEN3_VL_HEADLESS,
     "RForConditionalGeneration": _siglip_llava(text_hidden),
     "Step3VLForConditionalGeneration": STEP3_VL,
