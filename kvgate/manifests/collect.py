@@ -11,6 +11,7 @@ from typing import Final
 from kvgate.manifests.formats import FORMAT_SUFFIXES, format_of_name, is_template_name
 from kvgate.records import record
 from kvgate.source.ignore import IgnorePatterns
+from kvgate.source.repository import repository_of
 from kvgate.source.text import SourceFile
 
 MAX_FILE_BYTES: Final = 5_000_000
@@ -76,8 +77,8 @@ def collect(
 ) -> Collection:
     """Files below the given paths.
 
-    A file that is named is always read; a directory is walked in sorted order, without what its ``.gitignore`` files
-    and ``exclude`` leave out, without links that lead out of it, and without files that are no text.
+    A file that is named is always read; a directory is walked in sorted order, without what git does not keep and
+    ignores, what ``exclude`` leaves out, submodules, links that lead out of it, and files that are no text.
 
     Args:
         paths: files and directories; relative ones count from the current directory.
@@ -155,8 +156,13 @@ def _walk(collector: _Collector, top: Path) -> None:
                 continue
             if is_directory:
                 skipped = entry.name in SKIPPED_DIRECTORIES or _excluded(collector, path, True)
-                if not skipped and not ignores.ignored(real / entry.name, True):
-                    below.append((path, depth + 1))
+                if skipped or ignores.ignored(real / entry.name, True):
+                    continue
+                foreign = ignores.foreign(real / entry.name)
+                if foreign is not None:
+                    collector.left_out[shown_path(path, collector.root)] = foreign
+                    continue
+                below.append((path, depth + 1))
             elif _is_wanted(collector, entry.name):
                 if _excluded(collector, path, False) or ignores.ignored(real / entry.name, False):
                     continue
@@ -238,19 +244,27 @@ def _reason(error: OSError) -> str:
 
 
 class _Ignores:
-    """What ``.gitignore`` files leave out: those of a walked tree and of the directories above it in its repository."""
+    """What git leaves out: by ``.gitignore`` in a walked tree and above it in its repository, and by
+    ``.git/info/exclude``; not what it keeps in spite of them."""
 
     def __init__(self, top: Path) -> None:
         self._patterns: dict[Path, IgnorePatterns | None] = {}
-        self._above: list[Path] = []
-        for directory in (top, *top.parents):
-            self._above.append(directory)
-            if (directory / ".git").exists():
-                break
-        else:
-            self._above = [top]  # outside a repository the files above say nothing
-        for directory in self._above[1:]:
-            self.enter(directory)
+        self._repository = repository_of(top)
+        # outside a repository the files above say nothing
+        self._root = top if self._repository is None else self._repository.root
+        self._excluded: IgnorePatterns | None = None
+        if self._repository is not None:
+            self._excluded = IgnorePatterns(self._repository.excluded())
+            for directory in top.parents:
+                if not directory.is_relative_to(self._root):
+                    break
+                self.enter(directory)
+
+    def foreign(self, directory: Path) -> str | None:
+        """Why a directory of a repository is not its own; None where it is."""
+        if self._repository is None or not (directory / ".git").is_file():
+            return None
+        return "a submodule or another worktree: a repository of its own"
 
     def enter(self, directory: Path) -> None:
         if directory in self._patterns:
@@ -262,6 +276,13 @@ class _Ignores:
         self._patterns[directory] = IgnorePatterns(lines) if lines else None
 
     def ignored(self, path: Path, is_directory: bool) -> bool:
+        if not self._matched(path, is_directory):
+            return False
+        if self._repository is None:
+            return True
+        return not self._repository.tracks(path.relative_to(self._root).as_posix(), is_directory=is_directory)
+
+    def _matched(self, path: Path, is_directory: bool) -> bool:
         # the innermost file that says anything decides
         for directory in path.parents:
             patterns = self._patterns.get(directory)
@@ -269,6 +290,8 @@ class _Ignores:
                 verdict = patterns.verdict(path.relative_to(directory).as_posix(), is_directory=is_directory)
                 if verdict is not None:
                     return verdict
-            if directory == self._above[-1]:
+            if directory == self._root:
                 break
-        return False
+        if self._excluded is None:
+            return False
+        return bool(self._excluded.verdict(path.relative_to(self._root).as_posix(), is_directory=is_directory))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -130,3 +132,56 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_pipes_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     assert reasons(collect([tmp_path], tmp_path)) == {"pipe.yaml": "no regular file"}
+
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="makes a repository")
+
+
+def git(folder: Path, *words: str) -> None:
+    settings = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", "-C", str(folder), *settings, *words], check=True, capture_output=True)
+
+
+@needs_git
+def test_what_git_keeps_is_read_whatever_is_ignored(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    write(tmp_path, "deploy/.gitignore", text="*.gen.yaml\nout/\n!kept.gen.yaml\n")
+    write(
+        tmp_path,
+        "deploy/a.gen.yaml",
+        "deploy/b.gen.yaml",
+        "deploy/kept.gen.yaml",
+        "deploy/out/c.yaml",
+        "deploy/out/d.yaml",
+    )
+    write(tmp_path, "new.yaml", "mine.local.yaml")
+    (tmp_path / ".git/info").mkdir(exist_ok=True)
+    (tmp_path / ".git/info/exclude").write_text("*.local.yaml\n")
+    git(tmp_path, "add", "-f", "deploy/b.gen.yaml", "deploy/out/d.yaml")
+    expected = ["deploy/b.gen.yaml", "deploy/kept.gen.yaml", "deploy/out/d.yaml", "new.yaml"]
+    assert shown(collect([tmp_path], tmp_path)) == expected
+    assert shown(collect([tmp_path / "deploy"], tmp_path)) == expected[:3]
+    # as git says it
+    command = ["git", "-C", str(tmp_path), "ls-files", "--cached", "--others", "--exclude-standard", "*.yaml"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert sorted(listed) == expected
+
+
+@needs_git
+def test_a_submodule_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write(other, "a.yaml")
+    git(other, "init", "-q")
+    git(other, "add", "-A")
+    git(other, "commit", "-qm", "x")
+    main = tmp_path / "main"
+    write(main, "b.yaml")
+    git(main, "init", "-q")
+    git(main, "submodule", "add", "-q", str(other), "vendor/other")
+    found = collect([main], main)
+    assert shown(found) == ["b.yaml"]
+    assert reasons(found) == {"vendor/other": "a submodule or another worktree: a repository of its own"}
+    # where it is named it is what is meant
+    assert shown(collect([main / "vendor/other"], main)) == ["vendor/other/a.yaml"]
+    # a folder of checkouts is no repository
+    assert shown(collect([tmp_path], tmp_path)) == ["main/b.yaml", "main/vendor/other/a.yaml", "other/a.yaml"]
