@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.errors import KvgateError
+from kvgate.options import RunOptions
 from kvgate.records import record
 from kvgate.source.text import SourceFile, words_of_command_line
 
@@ -294,36 +295,17 @@ def tree_root(start: Path) -> Path:
 
 
 @record
-class CheckOptions:
+class CheckOptions(RunOptions):
     """What ``kvgate check`` was asked for beyond the paths.
 
     Attributes:
-        config: the kvgate.yaml to use; None finds one.
-        gpu, vllm_version: win over what the files say of any unit.
-        online: whether the Hub may be asked; None leaves it to kvgate.yaml.
-        select, ignore: rule ids and families.
-        profile: None leaves it to kvgate.yaml.
-        baseline: file of accepted findings; None leaves it to kvgate.yaml.
         ignore_baseline: report accepted findings too (they are about to be written anew).
-        environ: where the Hub's cache and token are looked up.
         texts: other texts for some files, by their path as shown; they are checked in place of what is on the disk.
-        render: what is rendered by Helm or kustomize, besides what kvgate.yaml asks for.
         stdin: the text that the path ``-`` stands for.
     """
 
-    config: Path | None = None
-    gpu: str | None = None
-    vllm_version: str | None = None
-    online: bool | None = None
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    preview: bool = False
-    profile: str | None = None
-    baseline: Path | None = None
     ignore_baseline: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    render: tuple[str, ...] = ()
     stdin: str | None = None
 
 
@@ -681,9 +663,7 @@ def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Confi
     return load_config(found) if found else Config(root=here)
 
 
-def _read(
-    paths: Sequence[Path], config: Config, options: CheckOptions | DiffOptions | None = None
-) -> tuple[Collection, Reading]:
+def _read(paths: Sequence[Path], config: Config, options: RunOptions | None = None) -> tuple[Collection, Reading]:
     from kvgate.manifests.collect import collect
     from kvgate.manifests.read import read_tree
 
@@ -707,7 +687,7 @@ def _with_other_texts(collection: Collection, options: CheckOptions) -> Collecti
     return replace(collection, files=(*collection.files, given), missing=missing, named=collection.named | {given.path})
 
 
-def _rendering(config: Config, options: CheckOptions | DiffOptions | None) -> Rendering | None:
+def _rendering(config: Config, options: RunOptions | None) -> Rendering | None:
     """What Helm and kustomize render before anything is read; None is nothing."""
     asked = {*config.render, *(options.render if options is not None else ())}
     if not asked:
@@ -854,9 +834,7 @@ def render_prediction(
     raise InputError(f"predict prints text or json, not {form}")
 
 
-def lock_models(
-    paths: Sequence[Path], *, config: Path | None, online: bool | None, environ: Mapping[str, str]
-) -> tuple[list[str], bool]:
+def lock_models(paths: Sequence[Path], options: CheckOptions) -> tuple[list[str], bool]:
     """``kvgate lock``: one line per model, and whether all could be locked.
 
     Raises:
@@ -865,13 +843,12 @@ def lock_models(
     from kvgate.models.lock import lock_model
     from kvgate.models.resolve import ModelError
 
-    options = CheckOptions(config=config, online=online, environ=environ)
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     configuration = _configuration_of_run(paths, options)
     _, reading = _read(paths, configuration, options)
-    asked = configuration.online if online is None else online
+    asked = configuration.online if options.online is None else options.online
     lines: list[str] = []
     complete = True
     plans = _plans(reading, configuration, replace(options, online=False))
@@ -886,7 +863,7 @@ def lock_models(
                 configuration.root,
                 mapping=configuration.models,
                 online=asked,
-                environ=environ,
+                environ=options.environ,
                 revision=revision,
             )
         except ModelError as error:

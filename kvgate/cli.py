@@ -148,7 +148,7 @@ def prompts(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     from kvgate import app
 
     named = paths or (Path(),)
-    chosen = _check_options({"gpu": None, "vllm_version": None, **options})
+    chosen = _check_options(options)
     report, log_lines = app.prompt_run(named, chosen)
     if options["write_baseline"]:
         _words(app.write_baseline(report, named, chosen), options)
@@ -184,20 +184,19 @@ def _check_options(options: dict[str, Any]) -> CheckOptions:
     from kvgate.app import CheckOptions
 
     return CheckOptions(
-        config=options["config"],
-        gpu=options["gpu"],
-        vllm_version=options["vllm_version"],
-        online=options["online"],
-        select=_names(options["select"]),
-        ignore=_names(options["ignore"]),
-        preview=options["preview"],
-        profile=options["profile"],
-        baseline=options["baseline"],
-        ignore_baseline=options["write_baseline"],
-        environ=dict(os.environ),
-        render=options.get("render", ()),
+        **_run_options(options),
+        ignore_baseline=options.get("write_baseline", False),
         stdin=options.get("stdin"),
     )
+
+
+def _run_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`kvgate.options.RunOptions` that a command has."""
+    from kvgate.options import RunOptions
+
+    given: dict[str, Any] = {name: options[name] for name in RunOptions.__match_args__ if name in options}
+    given |= {name: _names(given[name]) for name in ("select", "ignore") if name in given}
+    return {**given, "environ": dict(os.environ)}
 
 
 def _read_stdin() -> str:
@@ -336,23 +335,13 @@ def _diff_options(options: dict[str, Any]) -> DiffOptions:
     from kvgate import app
     from kvgate.gate.pipeline import DiffOptions
 
-    environ = dict(os.environ)
+    common = _run_options(options)
     return DiffOptions(
+        **common,
         base=options["base"],
         head=options["head"],
-        config=options["config"],
-        baseline=options["baseline"],
-        gpu=options["gpu"],
-        vllm_version=options["vllm_version"],
-        online=options["online"],
-        select=_names(options["select"]),
-        ignore=_names(options["ignore"]),
-        preview=options["preview"],
-        profile=options["profile"],
-        event=app.read_event(environ),
+        event=app.read_event(common["environ"]),
         override_label=options["override_label"],
-        environ=environ,
-        render=options["render"],
     )
 
 
@@ -401,7 +390,7 @@ def verify(path: Path | None, log: str, unit: str | None, record: bool, **option
     """Compare a real server's log with the prediction for the manifest in PATH; without PATH, explain the log."""
     from kvgate import app
 
-    verdict, words = app.verify_log(path, _read_log(log), _server_options(options), unit=unit, record=record)
+    verdict, words = app.verify_log(path, _read_log(log), _check_options(options), unit=unit, record=record)
     _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
     for line in words:
         _words(line, options)
@@ -462,7 +451,7 @@ def smoke(path: Path, **options: Any) -> NoReturn:
     if options["dry_run"]:
         import shlex
 
-        command = app.smoke_command_line(path, _server_options(options), wanted, unit=options["unit"])
+        command = app.smoke_command_line(path, _check_options(options), wanted, unit=options["unit"])
         for words in command.left_out:
             _words(f"left out: {words}", options)
         variables = [f"{name}={shlex.quote(value)}" for name, value in command.environment.items()]
@@ -471,7 +460,7 @@ def smoke(path: Path, **options: Any) -> NoReturn:
     with _progress_bar(options) as progress:
         verdict = app.smoke_unit(
             path,
-            _server_options(options),
+            _check_options(options),
             wanted,
             unit=options["unit"],
             record=options["record"],
@@ -480,18 +469,6 @@ def smoke(path: Path, **options: Any) -> NoReturn:
         )
     _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
     sys.exit(_verdict_code(verdict.outcome))
-
-
-def _server_options(options: dict[str, Any]) -> CheckOptions:
-    from kvgate import app
-
-    return app.CheckOptions(
-        config=options["config"],
-        gpu=options["gpu"],
-        vllm_version=options["vllm_version"],
-        online=options["online"],
-        environ=dict(os.environ),
-    )
 
 
 @contextmanager
@@ -589,9 +566,7 @@ def lock(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     """Keep each unit's config.json and weight bytes in .kvgate/models/, with its revision (needs --online)."""
     from kvgate import app
 
-    lines, complete = app.lock_models(
-        paths or (Path(),), config=options["config"], online=options["online"], environ=dict(os.environ)
-    )
+    lines, complete = app.lock_models(paths or (Path(),), _check_options(options))
     for line in lines:
         _words(line, options)
     sys.exit(ExitCode.CLEAN if complete else ExitCode.FINDINGS)

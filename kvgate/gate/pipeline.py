@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from kvgate.gate.policy import configuration_changes, folder_changes, overlay_fo
 from kvgate.gate.revisions import choose_revisions
 from kvgate.gate.rules import RULES as GATE_RULES
 from kvgate.gate.state import Checking, State, find_configuration, is_of_no_interest, read_state
+from kvgate.options import RunOptions
 from kvgate.plan import PlanOverrides
 from kvgate.records import record
 from kvgate.ruleset.load import load_rules
@@ -41,38 +42,21 @@ class DiffError(KvgateError):
 
 
 @record
-class DiffOptions:
-    """What ``kvgate diff`` was asked for beyond the paths.
+class DiffOptions(RunOptions):
+    """What ``kvgate diff`` was asked for beyond the paths; ``config`` and ``baseline`` are read from the base.
 
     Attributes:
         base, head: revisions; None finds the base, and takes the working tree as head.
-        config, baseline: files, read from the base where they lie in the repository.
-        gpu, vllm_version: win over what the files say of any unit, on both sides.
-        online: whether the Hub may be asked; None leaves it to the base's kvgate.yaml.
-        select, ignore: rule ids and families.
         event: what the CI system says of the change.
         override_label: the label that accepts what the gate stops.
-        environ: for git, for the Hub's cache and token, and where programs are looked up.
-        render: what is rendered by Helm or kustomize, besides what kvgate.yaml asks for.
         version: kvgate's own, for the report.
     """
 
     base: str | None = None
     head: str | None = None
-    config: Path | None = None
-    baseline: Path | None = None
-    gpu: str | None = None
-    vllm_version: str | None = None
-    online: bool | None = None
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    preview: bool = False
-    profile: str | None = None
     event: Event | None = None
     override_label: str = OVERRIDE_LABEL
-    environ: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
-    render: tuple[str, ...] = ()
 
 
 def diff_trees(paths: Sequence[Path], options: DiffOptions, checking: Checking) -> Difference:
