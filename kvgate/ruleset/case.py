@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvgate.patterns import regex
 from kvgate.ruleset.certainty import Bound, Input, doubtful_inputs
 from kvgate.source.text import Unresolved
+from kvgate.source.yaml_tree import scalar_bool
 
 if TYPE_CHECKING:
     from kvgate.capacity.prediction import Prediction, Quantity
@@ -160,6 +161,8 @@ class Case:
         backend = self.plan.values.get("distributed_executor_backend")
         if isinstance(backend, Unresolved) or backend in ("ray", "external_launcher"):
             return True
+        if self.host.value("raySpec") is not None and scalar_bool(self.host.value("raySpec", "enabled")) is not False:
+            return True  # the production stack starts a Ray cluster of as many pods
         if self.unit.kind in _MANY_NODE_KINDS or _nodes_of_task(self.unit) > 1:
             return True
         return any(self.plan.values.get(dest) not in (None, False, 1, 0) for dest in _MANY_NODES)

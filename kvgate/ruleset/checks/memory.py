@@ -40,13 +40,14 @@ class Utilization:
 
     ``most`` is the share that is too much with what takes memory beside the budget, ``always`` the one that is too much
     anyway, ``drafting`` the one with a drafter in the model. ``graphs_gib`` is what CUDA graphs of releases that do not
-    count them are seen to take.
+    count them are seen to take, ``spare_gib`` what they leave alone.
     """
 
     most: float = 0.95
     always: float = 0.98
     drafting: float = 0.9
     graphs_gib: float = 1.0
+    spare_gib: float = 3.0
     small_gib: float = 24.6
 
 
@@ -75,7 +76,7 @@ def utilization(case: Case, params: Utilization) -> Iterator[Draft]:
     left = total * (1 - share) if total is not None else None
     eager = case.argument("enforce_eager") is True
     counted = case.since("0.20.0") and case.plan.environment.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS") != "0"
-    reasons = list(_beside_budget(case, params, total, eager=eager, counted=counted))
+    reasons = list(_beside_budget(case, params, total, share, eager=eager, counted=counted))
     drafting = _drafts_itself(case) and share >= params.drafting and case.since("0.20.0")
     graphs = left is not None and left < params.graphs_gib * GIB and not counted and not eager and share > 0.9
     if not (share >= params.always or (share >= params.most and reasons and not eager) or graphs or drafting):
@@ -99,9 +100,12 @@ def utilization(case: Case, params: Utilization) -> Iterator[Draft]:
     )
 
 
-def _beside_budget(case: Case, params: Utilization, total: int | None, *, eager: bool, counted: bool) -> Iterator[str]:
+def _beside_budget(
+    case: Case, params: Utilization, total: int | None, share: float, *, eager: bool, counted: bool
+) -> Iterator[str]:
     """What makes the memory outside the budget large, or the budget itself uncertain."""
-    if not counted and not eager:
+    spare = total * (1 - share) if total is not None else 0
+    if not counted and not eager and spare < params.spare_gib * GIB:
         yield f"CUDA graphs, which {case.release_words} does not count"
     gpus = case.local_gpus
     if gpus is not None and gpus > 1:

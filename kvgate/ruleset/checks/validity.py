@@ -196,8 +196,34 @@ _AUTOMATIC: Final = regex(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""")
 def _automatic_clients(case: Case) -> Iterator[Span]:
     for file in case.scene.everything.values():
         match = _AUTOMATIC.search(file.text)
-        if match is not None:
+        if match is not None and case in servers_of(case.scene, file):
             yield Span(file, match.start(), match.end())
+
+
+#: Directories between a client and the server that it is for, and how many where the client names the server.
+_NEAR: Final = 1
+_NAMED: Final = 3
+_TEST: Final = regex(r"(?:^|/)(?:tests?|__tests__)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
+
+
+def servers_of(scene: Scene, file: SourceFile) -> list[Case]:
+    """The servers that a client's file is for: the nearest ones, unless they stand too far away to be meant."""
+    from kvgate.manifests.objects import distance, nearest
+
+    if _TEST.search(file.path):
+        return []
+    near = nearest(scene.cases, file.path, lambda case: case.unit.path)
+    steps = distance(near[0].unit.path, file.path) if near else 0
+    if steps > _NAMED or (steps > _NEAR and not any(_names(file.text, case) for case in near)):
+        return []
+    return near
+
+
+def _names(text: str, case: Case) -> bool:
+    """Whether a text names a server by its model, its name or as vLLM."""
+    model = case.plan.model_reference
+    names = {name for name in (model, case.argument("served_model_name")) if isinstance(name, str) and len(name) > 3}
+    return "vllm" in text.lower() or any(name in text for name in names)
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------
@@ -212,19 +238,18 @@ _CHUNKS: Final = regex(r"""["']?(?:chunk_size|chunk_tokens|tokens_per_chunk)["']
 _TOP: Final = regex(r"""["']?(?:top_k|similarity_top_k|max_chunks|n_results)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
 #: A request needs some prompt: an answer that leaves less than this share of the context has none worth the name.
 _SHARE: Final = 0.5
+#: More than any answer: a budget of many requests.
+_QUOTA: Final = 2_000_000
 
 
 @check("client-tokens", values=("name", "asked", "length", "rest", "needed", "sum", "server"), scope="tree")
 def client_tokens(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Clients ask for more tokens than the server's context leaves."""
-    from kvgate.manifests.objects import nearest
-
     for file in scene.everything.values():
         found = [match for match in _MAX_TOKENS.finditer(file.text) if _is_answer(scene, file, match)]
         if not found:
             continue
-        near = nearest(scene.cases, file.path, lambda case: case.unit.path)
-        lengths = [(_context(case) or 0, case) for case in near]
+        lengths = [(_context(case) or 0, case) for case in servers_of(scene, file)]
         length, case = max(lengths, key=lambda pair: pair[0], default=(0, None))
         if case is None or length <= 0:
             continue
@@ -249,6 +274,8 @@ def _is_answer(scene: Scene, file: SourceFile, match: re.Match[str]) -> bool:
 
 def _asked(case: Case, length: int, file: SourceFile, match: re.Match[str]) -> Draft | None:
     asked = int(match["value"].replace("_", ""))
+    if asked > _QUOTA:
+        return None
     prompt = case.plan.workload.prompt_tokens if case.plan.workload is not None else None
     chunks = _retrieved(file.text)
     values: dict[str, Any] = {
