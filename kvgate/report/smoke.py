@@ -102,7 +102,7 @@ def _identity(verdict: Verdict) -> Iterator[str]:
         yield words
     for one in verdict.differences:
         mark = "" if one.decisive else " (does not matter here)"
-        yield f"  {visible(one.name)}: {visible(one.server)}, the manifest says {visible(one.manifest)}{mark}"
+        yield f"  {visible(one.name)}: {visible(one.sides)}{mark}"
 
 
 def _memory_rows(terms: Sequence[Term]) -> list[tuple[str, ...]]:
@@ -231,7 +231,7 @@ def _markdown(verdict: Verdict) -> Iterator[str]:
         yield ""
         yield markdown(verdict.cause)
     for one in verdict.differences:
-        yield f"- {markdown_code(one.name)}: {markdown(one.server)}, the manifest says {markdown(one.manifest)}"
+        yield f"- {markdown_code(one.name)}: {markdown(one.sides)}"
     rows = _memory_rows(verdict.terms)
     if rows:
         yield ""

@@ -316,6 +316,8 @@ def judge(
     if prediction is not None:
         terms = compare_terms(prediction.memory, measured)
         checks = compare_pool(subject, prediction, measured)
+        if subject.id is None and prediction.memory.total.bytes is None:
+            said.append("a log does not name its GPU: with the manifest the memory is compared too")
         if log is not None and log.cause is not None and not log.ready:
             checks += compare_refusal(subject, log.cause)
     else:
@@ -464,7 +466,7 @@ def _cause(
 
 
 def _difference_words(one: Difference) -> str:
-    return f"{one.name} was {one.server}, the manifest says {one.manifest}"
+    return f"{one.name} was {one.sides}"
 
 
 def _shaped(differences: Sequence[Difference], figures: Sequence[str]) -> str:

@@ -12,12 +12,11 @@ from kvgate.engine.flags import DYNAMIC, flags_of_version
 from kvgate.engine.logs import ServerLog
 from kvgate.engine.shaping import SHAPES
 from kvgate.smoke.subject import Subject
-from kvgate.smoke.verdict import Difference
+from kvgate.smoke.verdict import NOT_SET, Difference
 from kvgate.source.text import Unresolved
 
 # How far a GPU's total memory may lie from the catalogue's figure: drivers differ by less, products by more.
 _MEMORY_SHARE: Final = 0.03
-_NOT_SET: Final = "not set"
 
 
 def find_differences(
@@ -135,7 +134,7 @@ def _representation(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return _NOT_SET
+        return NOT_SET
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)

@@ -31,6 +31,7 @@ from kvgate.smoke.server import (
     HOST,
     Readiness,
     Server,
+    ended_from_outside,
     exit_words,
     free_port,
     guard_environment,
@@ -209,7 +210,7 @@ def _with(verdict: Verdict, differences: tuple[Difference, ...], greeting: Greet
     decisive = [one for one in differences if one.decisive]
     cause = verdict.cause
     if decisive and verdict.outcome != "refused":
-        words = [f"{one.name} was {one.server}, the manifest says {one.manifest}" for one in decisive]
+        words = [f"{one.name} was {one.sides}" for one in decisive]
         cause = f"this is not the deployment: {'; '.join(words)}"
     return replace(
         verdict,
@@ -345,13 +346,14 @@ def _not_ready(readiness: Readiness, server: Server, options: SmokeOptions) -> R
         return _ended("hang", f"not ready after {options.start_s:.0f} seconds")
     if readiness == "exited" and code is not None:
         words = f"{exit_words(code)} before it was ready"
-        return _ended("killed" if code < 0 else "exited", words)
+        return _ended("killed" if ended_from_outside(code) else "exited", words)
     return _ended("error", "it printed an error and did not end by itself")
 
 
 def _gone(server: Server) -> Refused:
     code = server.exit_code or 0
-    return _ended("killed" if code < 0 else "crashed", f"{exit_words(code)} during the load")
+    kind = "killed" if ended_from_outside(code) else "crashed"
+    return _ended(kind, f"{exit_words(code)} during the load")
 
 
 def _ended(kind: str, message: str) -> Refused:

@@ -273,11 +273,25 @@ _KEPT_PREFIXES: Final = (
 )  # fmt: skip
 
 
+_FROM_OUTSIDE: Final = frozenset(("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"))
+
+
+def ended_from_outside(code: int) -> bool:
+    """Whether a process was told to end; other signals (a segmentation fault, an abort) are its own failures."""
+    return _signal_name(code) in _FROM_OUTSIDE
+
+
 def exit_words(code: int) -> str:
     """How a process ended, for people."""
+    name = _signal_name(code)
     if code >= 0:
         return f"exit code {code}"
+    hint = ", as the kernel does when memory runs out" if name == "SIGKILL" else ""
+    return f"{name} (signal {-code}{hint})" if name else f"signal {-code}"
+
+
+def _signal_name(code: int) -> str:
     try:
-        return f"{signal.Signals(-code).name} (signal {-code})"
+        return signal.Signals(-code).name if code < 0 else ""
     except ValueError:
-        return f"signal {-code}"
+        return ""

@@ -15,6 +15,8 @@ Outcome = Literal[
     "unknown",  # nothing could be compared
 ]
 SCHEMA: Final = "kvgate.smoke/1"
+#: The value of an argument that one side does not give.
+NOT_SET: Final = "not set"
 
 TERM_WORDS: Final[Mapping[str, str]] = {
     "total": "total memory",
@@ -118,6 +120,12 @@ class Difference:
     server: str
     decisive: bool
     figures: tuple[str, ...] = ()
+
+    @property
+    def sides(self) -> str:
+        """What the server has, and what the manifest says of it."""
+        says = "does not set it" if self.manifest == NOT_SET else f"says {self.manifest}"
+        return f"{self.server}, the manifest {says}"
 
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name, "manifest": self.manifest, "server": self.server, "decisive": self.decisive}

@@ -14,7 +14,7 @@ def test_the_generated_parts_are_current() -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert README.count("<!-- end -->") == 4
+    assert README.count("<!-- end -->") == 5
     assert script.generated(README) == README, "run: python .github/scripts/update_readme.py"
 
 

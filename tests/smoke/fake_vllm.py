@@ -96,6 +96,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if MODE == "crash-in-load":
             say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "ERROR")
             os._exit(1)
+        if MODE == "segfault-in-load":
+            os.kill(os.getpid(), signal.SIGSEGV)
         if MODE == "hang-in-load":
             note_pid(os.getpid())  # once more: the load has begun
             time.sleep(600)
@@ -138,6 +140,9 @@ def start_up() -> None:
     if MODE == "half":
         print("(EngineCore pid=1) INFO 11-29 23:4", end="", flush=True)
         time.sleep(600)
+    if MODE == "oom":
+        say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "ERROR")
+        sys.exit(1)
     if MODE == "exit":
         sys.exit(3)
     if MODE == "refuse":

@@ -69,7 +69,7 @@ Deployment/default/rag-chat/vllm: the prediction is contradicted
 
 server: vLLM 0.19.1, model org/name
 the server is not what the manifest says:
-  max_num_batched_tokens: 16,384, the manifest says not set
+  max_num_batched_tokens: 16,384, the manifest does not set it
 
 memory per GPU  predicted                 measured
 - weights       15.00 GiB  14.00..16.00  15.10 GiB
@@ -104,7 +104,7 @@ def test_markdown() -> None:
         "**kvgate smoke**: `Deployment/default/rag-chat/vllm`: the prediction is contradicted",
         "",
         "the pool is 1.9 GiB short: activation peak 1.8, weights 0.1",
-        "- `max_num_batched_tokens`: 16,384, the manifest says not set",
+        "- `max_num_batched_tokens`: 16,384, the manifest does not set it",
     ]
     assert "| KV cache | 5.00 GiB | 4.00..6.00 | 3.10 GiB | CONTRADICTED |" in lines
     assert "| blocks | 1,584..1,589 | 1,587 | holds | the measured available memory |" in lines

@@ -1,5 +1,6 @@
 """``kvgate smoke`` against a server that behaves, and against ones that do not. Real processes, real sockets."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -101,6 +102,8 @@ FAILURES = {
     "exit": ("exited", "the server ended by itself: exit code 3 before it was ready"),
     "hang": ("hang", "the server was not ready in time: not ready after 3 seconds"),
     "half": ("hang", "the server was not ready in time: not ready after 3 seconds"),
+    "oom": ("out-of-memory", "the server ran out of memory: an allocation of 2.00 GiB failed"),
+    "segfault-in-load": ("crashed", "the server ended during the load: SIGSEGV (signal 11) during the load"),
     "crash-in-load": ("out-of-memory", "the server ran out of memory: an allocation of 2.00 GiB failed"),
 }
 
@@ -114,7 +117,7 @@ def test_failures_are_results(tree: Any, article: str, mode: str) -> None:
     kind, cause = FAILURES[mode]
     assert (result.code, verdict["outcome"], verdict["cause"]) == (1, "refused", cause)
     assert verdict["refusal"]["kind"] == kind
-    if mode in ("refuse", "crash-in-load"):
+    if mode in ("refuse", "oom", "crash-in-load"):
         assert verdict["lines"]
         assert verdict["refusal"]["message"] in [line["text"] for line in verdict["lines"]]
 
@@ -193,7 +196,9 @@ def test_a_killed_server_is_a_result(tree: Any, article: str, stage: str, wait: 
     out, _ = process.communicate(timeout=40)
     verdict = checked(json.loads(out))
     assert (process.returncode, verdict["outcome"], verdict["refusal"]["kind"]) == (1, "refused", "killed")
-    assert verdict["cause"].startswith("the server was ended from outside: SIGKILL (signal 9)")
+    assert verdict["cause"].startswith(
+        "the server was ended from outside: SIGKILL (signal 9, as the kernel does when memory runs out)"
+    )
 
 
 def test_a_port_in_use(tree: Any, article: str) -> None:
@@ -206,6 +211,31 @@ def test_a_port_in_use(tree: Any, article: str) -> None:
     assert (result.code, result.out) == (2, "")
     assert f"port {port}" in result.err
     assert tree.pids == []
+
+
+def test_a_terminal_shows_the_load(tree: Any, manifest: Any) -> None:
+    """A bar on stderr where that is a terminal; stdout stays data."""
+    import pty
+
+    tree.write(manifest({"prompt-tokens": 100, "output-tokens": 10, "peak-concurrency": 3}))
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-m", "kvgate", "smoke", "pod.json", "--format", "json"]
+    variables = {**tree.variables(), "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(
+        command, cwd=tree.folder, env=variables, stdout=subprocess.PIPE, stderr=terminal, text=True
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        # reading fails once the other side is closed
+        with contextlib.suppress(OSError):
+            while chunk := os.read(master, 65536):
+                shown += chunk
+        assert process.stdout is not None
+        verdict = json.loads(process.stdout.read())
+    os.close(master)
+    assert (process.returncode, verdict["outcome"]) == (0, "holds")
+    words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert re.search(r"load .* \d/6 .*3 running, 0 waiting", words), words
 
 
 def test_an_interpreter_that_is_not_there(tree: Any, article: str) -> None:

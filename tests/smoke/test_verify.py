@@ -193,7 +193,7 @@ def test_the_first_cause_names_the_terms_and_the_argument(folder: Folder) -> Non
     assert (code, verdict["outcome"]) == (1, "contradicted")
     assert verdict["cause"] == (
         "the pool is 1.9 GiB short: activation peak 1.8, weights 0.1: max_num_batched_tokens was 16,384, the manifest "
-        "says not set"
+        "does not set it"
     )
 
 
