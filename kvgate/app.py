@@ -409,6 +409,7 @@ def judge_state(
         prompts=linked.defects,
         beside=lambda: _beside(paths, config),
     )
+    judgement = replace(judgement, errors=(*linked.crashes, *judgement.errors))
     return judgement, [Unchecked(place.reason, place.span.path, place.span.line) for place in linked.unread]
 
 
@@ -419,26 +420,23 @@ class _LinkedPrompts:
     defects: tuple[Defect, ...] = ()
     unread: tuple[UnreadPrompt, ...] = ()
     files: tuple[SourceFile, ...] = ()
+    crashes: tuple[InternalError, ...] = ()
 
 
 def _linked_prompts(plans: Sequence[ServingPlan], config: Config) -> _LinkedPrompts:
     """Chat templates of the units' command lines, and the prompt code or logs that kvgate.yaml links to them."""
-    templates = {
-        value
-        for plan in plans
-        if isinstance(value := plan.values.get("chat_template"), str) and value not in ("", "auto")
-    }
+    templated = any(isinstance(plan.values.get("chat_template"), str) for plan in plans)
     references = {
         plan.workload_config.prompt
         for plan in plans
         if plan.workload_config is not None and plan.workload_config.prompt is not None
     }
-    if not templates and not references:
+    if not templated and not references:
         return _LinkedPrompts()
     from kvgate.prompt_files import linked_prompts
 
-    found = linked_prompts(config.root, config.exclude, templates, references, plans, config.models)
-    return _LinkedPrompts(found.defects, found.unread, found.files)
+    found = linked_prompts(config.root, config.exclude, references, plans, config.models)
+    return _LinkedPrompts(found.defects, found.unread, found.files, found.crashes)
 
 
 def mend_paths(report: Report, paths: Sequence[Path], options: CheckOptions) -> Mended:

@@ -195,16 +195,17 @@ def _with_comments(files: Sequence[SourceFile], reading: PromptReading) -> Itera
 def linked_prompts(
     root: Path,
     exclude: Iterable[str],
-    templates: Iterable[str],
     references: Iterable[str],
     plans: Sequence[ServingPlan],
     models: Mapping[str, str],
 ) -> PromptFiles:
-    """Chat templates by the paths that command lines name, and prompt code or logs by kvgate.yaml's references.
+    """Chat templates of command lines, and prompt code or logs by kvgate.yaml's references.
 
-    A template is looked for by its name anywhere below the root, since a path inside a container says no more.
+    A template that is named by a path is looked for by its name anywhere below the root, since a path inside a
+    container says no more.
     """
-    names = {Path(template).name for template in templates if "\n" not in template and "{" not in template}
+    templates = (plan.values.get("chat_template") for plan in plans)
+    names = {Path(template).name for template in templates if isinstance(template, str) and "{" not in template} - {""}
     wanted = {split_reference(reference)[0] for reference in references}
     code = any(not is_log(path) for path in wanted)
     suffixes = frozenset({".jinja", ".jinja2", ".j2", ".yaml", ".yml"}) | (frozenset({".py"}) if code else frozenset())
@@ -270,7 +271,7 @@ def _with_levers(
             )
     return tuple(
         replace(defect, values={**defect.values, "lever": levers[defect.span.path]})
-        if defect.kind == "volatile" and defect.span.path in levers
+        if defect.kind in ("volatile", "retrieval") and defect.span.path in levers
         else defect
         for defect in defects
     )

@@ -113,8 +113,8 @@ def _leading(items: Sequence[Item], prompt: Prompt) -> tuple[int, bool]:
         known = item.size_bytes
         if item.kind is Kind.STATIC and known is not None:
             size += known
-        elif item.change <= Change.PROCESS or frozen(item, prompt.path):
-            continue  # the same for all, and of unknown length
+        elif item.change <= Change.DAY or frozen(item, prompt.path):
+            continue  # the same for all requests of a day, and of unknown length
         else:
             return size, True
     return size, False

@@ -307,3 +307,33 @@ def test_script_of_another_language_is_told(tree: Path, run: Run) -> None:
         "workload.prompt: app.ts: a JavaScript or TypeScript file is not followed, only Python is; name a log of its "
         "requests (JSON lines) instead"
     )
+
+
+def test_a_date_is_shared_by_the_requests_of_a_day(tree: Path, run: Run) -> None:
+    dated = APP.replace("{datetime.now()}", "{datetime.now():%Y-%m-%d}")
+    write(tree, app_DOT_py=dated, compose_DOT_yaml=COMPOSE, kvgate_DOT_yaml=CONFIG)
+    _, report = run("check", ".")
+    # "It is " 6, ".\n" 2 and 4,200 bytes; the date itself is not counted
+    assert report["units"][0]["prediction"]["workload"]["shared_prefix_tokens"] == 1052
+    assert [one for one in rules_of(report) if one[0] == "shared-prefix-below-block"] == []
+
+
+def test_what_moving_a_stretch_of_a_log_gives(tree: Path, run: Run) -> None:
+    config = CONFIG.replace("prompt_tokens: 7500, output_tokens: 1000", "output_tokens: 1000")
+    write(tree, log_DOT_jsonl=log_text(), compose_DOT_yaml=COMPOSE)
+    write(tree, kvgate_DOT_yaml=config.replace("app.py:build_messages", "log.jsonl"))
+    _, report = run("check", ".")
+    (finding,) = [one for one in report["findings"] if one["rule"] == VOLATILE[0]]
+    # 1,056 + 1,000 tokens are 129 blocks of 16, and 2,559 blocks hold 19; with 1,051 tokens of text behind the time
+    # shared, 1,052 in all or 65 blocks, (2,559 - 65) / (129 - 65) = 38.9
+    assert "one replica of compose.yaml/vllm sustains 38 requests, not 19" in finding["message"]
+
+
+def test_a_crash_over_linked_prompts_is_told(tree: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tree, app_DOT_py=APP, compose_DOT_yaml=COMPOSE, kvgate_DOT_yaml=CONFIG)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("kvgate.prompt_files.read_prompts", broken)
+    assert run("check", ".")[0] == 3
