@@ -93,6 +93,7 @@ class Family:
 
     Attributes:
         plan: makes the layers from the language model's configuration.
+        beside: makes those of the other parts that keep a cache, from the whole configuration.
         language_model: names the architecture of the language model inside (from the whole configuration and its
             language model's part); None: this row's own plan.
         hybrid: recurrent and attention layers share blocks (block sizes are aligned).
@@ -103,6 +104,7 @@ class Family:
     """
 
     plan: Plan
+    beside: Plan | None = None
     language_model: Callable[[Config, Config], str | None] | None = None
     runner: Literal["generate", "pooling"] = "generate"
     multimodal: bool = False
@@ -665,6 +667,22 @@ def _whisper(config: Config) -> Iterable[Layer]:
         yield Layer(index, "cross", heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
 
 
+def _streaming_encoder(config: Config) -> Iterable[Layer]:
+    """A causal encoder of speech: several of its positions are kept for each token (``whisper_causal.py``)."""
+    audio = config["audio_config"]
+    pooled, window = number(audio, "block_pool_size", 1), audio.get("sliding_window")
+    heads, size = number(audio, "encoder_attention_heads"), number(audio, "encoder_head_dim")
+    for _ in range(number(audio, "encoder_layers")):
+        yield Layer(
+            0,
+            heads=heads,
+            kv_heads=heads * pooled,
+            head_size=size,
+            head_size_v=size,
+            window=-(-int(window) // pooled) + 1 if window else None,
+        )
+
+
 def _cohere_asr(config: Config) -> Iterable[Layer]:
     inner = config["transf_decoder"]["config_dict"]
     heads = int(inner["num_attention_heads"])
@@ -679,8 +697,11 @@ def _kimi_delta(config: Config) -> State:
     heads = int(inner.get("num_heads") or _first_number(config, "linear_num_heads", "linear_num_key_heads"))
     width = int(inner.get("head_dim") or _first_number(config, "linear_head_dim", "linear_key_head_dim"))
     kernel = int(inner.get("short_conv_kernel_size") or number(config, "linear_conv_kernel_dim"))
-    # A full-rank, bounded gate is what the checkpointing prefill kernel takes.
-    bounded = bool(inner.get("use_full_rank_gate")) and inner.get("gate_lower_bound") is not None and width == 128
+    # A bounded gate (of full rank, in Kimi's own) is what the checkpointing prefill kernel takes.
+    bound = config.get("linear_lower_bound")
+    if inner:
+        bound = inner.get("gate_lower_bound") if inner.get("use_full_rank_gate") else None
+    bounded = bound is not None and width == 128
     return State(
         "kimi_delta", heads=heads, head_dim=width, state_size=width, groups=heads, conv_kernel=kernel, dtype="float32",
         checkpoints=int(bounded),
@@ -1432,6 +1453,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "UnlimitedOCRForCausalLM": Family(_UNLIMITED_OCR, multimodal=True),
     "VibeVoiceAsrForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "VoxtralForConditionalGeneration": inside(),
+    "VoxtralRealtimeGeneration": inside(beside=_streaming_encoder),
+    "VoxtralStreamingGeneration": inside(beside=_streaming_encoder),
 }
 
 # How vLLM derives a base model from the name of a pooling model, in this order (``config/model.py``).

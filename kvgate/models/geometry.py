@@ -158,6 +158,8 @@ def read_geometry(
             layers = tuple(plan.plan(text))
         else:
             layers = tuple(family.plan(text))
+        if family.beside is not None:
+            layers += tuple(family.beside(config))
         if text.get("is_causal", True) is False:
             layers = tuple(replace(layer, kind="encoder") if layer.kind in _MASKED else layer for layer in layers)
         heads = _heads(config, text)

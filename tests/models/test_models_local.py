@@ -140,7 +140,6 @@ def test_a_broken_file_beside_it_is_an_error(tmp_path: Path) -> None:
     [
         (None, "has no config.json"),
         ("adapter_config.json", "holds a LoRA adapter"),
-        ("params.json", "has params.json but no config.json"),
         ("model-Q4_K_M.gguf", "holds GGUF files only"),
     ],
 )

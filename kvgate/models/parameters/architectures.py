@@ -1049,6 +1049,13 @@ ZAMBA2: Final = Decoder(
 # DeepSeek V4, HY V4, Inkling, Kimi
 
 
+def _hyper_connections(keys: Keys, layer: int = 0) -> int:
+    """DeepSeek V4: for attention and MLP each a mixing matrix over the streams, its base, three scales."""
+    del layer
+    streams = int(keys["hc_mult"])
+    return 2 * ((2 + streams) * streams * (streams * keys.hidden + 1) + 3)
+
+
 def _v4_ratio(keys: Keys, layer: int) -> int:
     ratios = keys.get("compress_ratios") or ()
     return int(ratios[layer]) if layer < len(ratios) else 0
@@ -1069,11 +1076,7 @@ DEEPSEEK_V4: Final = Decoder(
         (
             Vector(
                 "hyper_connections",
-                (
-                    lambda keys, layer: (
-                        2 * ((2 + keys["hc_mult"]) * keys["hc_mult"] * (keys["hc_mult"] * keys.hidden + 1) + 3)
-                    ),
-                ),
+                (_hyper_connections,),
                 itemsize=FLOAT32,
             ),
             Vector(
@@ -1215,6 +1218,28 @@ KIMI_LINEAR: Final = Decoder(
     after=Vector("output_attn_res", (lambda keys, layer: _residuals(keys, layer) // 2,)),
 )
 
+
+def _pooled_indexer(keys: Keys, layer: int = 0) -> int:
+    """GLM 5 Next's indexer compresses several tokens' keys: positions in float32 beside a gate."""
+    del layer
+    return int(keys["index_head_dim"]) * (2 * int(keys.get("index_kpool") or 1) + keys.hidden)
+
+
+GLM5_NEXT: Final = Decoder(
+    by(
+        linear_or_full,
+        linear=KimiDelta(),
+        full=Several(
+            (LatentAttention(indexer=_present("index_topk")), Vector("self_attn.indexer.kpool", (_pooled_indexer,)))
+        ),
+    ),
+    by(mlp_layer_type, sparse=Experts(correction=1, shared=shared_width), dense=GatedMLP()),
+    extra=Vector(
+        "hyper_connections",
+        (lambda keys, layer: _hyper_connections(keys) if keys.get("mhc") else 0,),
+        itemsize=FLOAT32,
+    ),
+)
 FLINT: Final = Decoder(
     Attention(bias="attention_bias|=0", norm="head"),
     Experts(
@@ -1319,6 +1344,7 @@ _D: Final[Mapping[str, Decoder]] = {
     "Glm4ForCausalLM": GLM4,
     "Glm4MoeForCausalLM": GLM4_MOE,
     "GlmForCausalLM": GLM,
+    "Glm5NextForCausalLM": GLM5_NEXT,
     "GlmMoeDsaForCausalLM": DEEPSEEK,
     "GptOssForCausalLM": GPT_OSS,
     "GraniteForCausalLM": GRANITE,

@@ -423,6 +423,61 @@ VOXTRAL: Final = Family(
     ),
 )
 
+
+def _heads_of_encoder(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["encoder_attention_heads"]) * int(keys["encoder_head_dim"])
+
+
+def _adaptive(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys.get("ada_rms_norm_t_cond_dim") or 32) if keys.get("ada_rms_norm_t_cond") else 0
+
+
+#: Mistral with norms that a condition scales through a narrow layer.
+_STREAMING_TEXT: Final = replace(
+    rows.MISTRAL,
+    extra=Several(
+        (
+            Linear("ada_rms_norm_t_cond.0", "hidden_size", _adaptive, split="column"),
+            Linear("ada_rms_norm_t_cond.2", _adaptive, "hidden_size", split="row"),
+        )
+    ),
+)
+VOXTRAL_REALTIME: Final = Family(
+    _STREAMING_TEXT,
+    (
+        Tower(
+            Several(
+                (
+                    Vector(
+                        "whisper_encoder.convolutions",
+                        (
+                            "d_model",
+                            lambda keys, layer: 3 * int(keys["num_mel_bins"]) + 1 + 3 * int(keys["d_model"]) + 1,
+                        ),
+                    ),
+                    Encoder(
+                        "whisper_encoder.layers",
+                        width="d_model",
+                        layers="encoder_layers",
+                        inner="encoder_ffn_dim",
+                        attention=_heads_of_encoder,
+                        mlp_bias=0,
+                        norm_bias=0,
+                        gated=1,
+                        vectors="d_model",  # the bias of the projection down
+                    ),
+                    Norms(1, 0, "d_model"),
+                    Linear("audio_language_adapter.w_in", _downsampled, text_hidden, quantized=False),
+                    Linear("audio_language_adapter.w_out", text_hidden, text_hidden, quantized=False),
+                )
+            ),
+            "audio_config",
+        ),
+    ),
+)
+
 AUDIO_MODELS: Final[Mapping[str, Family]] = {
     "CohereAsrForConditionalGeneration": COHERE_ASR,
     "FireRedASR2ForConditionalGeneration": FIRE_RED,
@@ -439,4 +494,6 @@ AUDIO_MODELS: Final[Mapping[str, Family]] = {
     "Qwen3ASRRealtimeGeneration": MULTIMODAL["Qwen3ASRForConditionalGeneration"],
     "UltravoxModel": ULTRAVOX,
     "VoxtralForConditionalGeneration": VOXTRAL,
+    "VoxtralRealtimeGeneration": VOXTRAL_REALTIME,
+    "VoxtralStreamingGeneration": VOXTRAL_REALTIME,
 }

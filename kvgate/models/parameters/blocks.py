@@ -622,7 +622,9 @@ class KimiDelta:
         del layer
         ranks = tally.shard.tensor
         config = keys.part("linear_attn_config")
-        heads, head_dim = int(config["num_heads"]), int(config["head_dim"])
+        heads = int(config["num_heads"] if config.mapping else keys["linear_num_heads"])
+        head_dim = int(config["head_dim"] if config.mapping else keys["linear_head_dim"])
+        kernel = int(config["short_conv_kernel_size"] if config.mapping else keys["linear_conv_kernel_dim"])
         width = heads * head_dim
         per_rank = divide(width, ranks)
         prefix = f"{name}{self.name}."
@@ -633,7 +635,7 @@ class KimiDelta:
         tally.linear(f"{prefix}f_b_proj", head_dim, width)
         if not full:
             tally.linear(f"{prefix}g_b_proj", head_dim, width)
-        tally.param(f"{prefix}conv1d", 3 * per_rank, int(config["short_conv_kernel_size"]), itemsize=FLOAT32)
+        tally.param(f"{prefix}conv1d", 3 * per_rank, kernel, itemsize=FLOAT32)
         tally.param(f"{prefix}dt_bias", per_rank, itemsize=FLOAT32)
         tally.param(f"{prefix}A_log", divide(heads, ranks), itemsize=FLOAT32)
         tally.param(f"{prefix}o_norm", head_dim)

@@ -122,6 +122,7 @@ MULTIMODAL: Final[Mapping[str, Family]] = {
     "GlmAsrForConditionalGeneration": Family(text.LLAMA, (Tower(towers.GLM_ASR_AUDIO, "audio_config"),)),
     "Glm4vForConditionalGeneration": vision(text.GLM4, towers.GLM4V),
     "Glm4vMoeForConditionalGeneration": vision(text.GLM4_MOE, towers.GLM4V),
+    "Glm5NextForConditionalGeneration": vision(text.GLM5_NEXT, towers.GLM5_NEXT),
     "GlmOcrForConditionalGeneration": vision(text.GLM4, towers.GLM_OCR),
     "GraniteSpeechForConditionalGeneration": Family(nested, towers.GRANITE_SPEECH),
     "GraniteSpeechPlusForConditionalGeneration": Family(nested, towers.GRANITE_SPEECH),

@@ -449,34 +449,41 @@ GLM4V: Final = Several(
         Linear("visual.merger.down_proj", "intermediate_size", "out_hidden_size", split="row"),
     )
 )
-GLM_OCR: Final = Several(
-    (
-        Vector("visual.patch_embed.proj", ("hidden_size", lambda keys, layer: _cube(keys, layer) + 1)),
-        Encoder(
-            "visual.blocks",
-            layers="depth",
-            bias="attention_bias|=1",
-            out_bias="attention_bias|=1",
-            norm_bias=0,
-            gated=1,
-            vectors=lambda keys, layer: 2 * (keys.hidden // keys.heads),
-        ),
-        Norms(1),
-        Vector(
-            "visual.downsample",
-            ("out_hidden_size", lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
-        ),
-        Linear("visual.merger.proj", "out_hidden_size", "out_hidden_size", split="column"),
-        Norms(1, 1, "out_hidden_size"),
-        Linear(
-            "visual.merger.gate_up_proj",
-            "out_hidden_size",
-            ("intermediate_size", "intermediate_size"),
-            split="column",
-        ),
-        Linear("visual.merger.down_proj", "intermediate_size", "out_hidden_size", split="row"),
+
+
+def _glm_ocr(inner: Value) -> Several:
+    return Several(
+        (
+            Vector("visual.patch_embed.proj", ("hidden_size", lambda keys, layer: _cube(keys, layer) + 1)),
+            Encoder(
+                "visual.blocks",
+                layers="depth",
+                bias="attention_bias|=1",
+                out_bias="attention_bias|=1",
+                norm_bias=0,
+                gated=1,
+                vectors=lambda keys, layer: 2 * (keys.hidden // keys.heads),
+            ),
+            Norms(1),
+            Vector(
+                "visual.downsample",
+                ("out_hidden_size", lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
+            ),
+            Linear("visual.merger.proj", "out_hidden_size", "out_hidden_size", split="column"),
+            Norms(1, 1, "out_hidden_size"),
+            Linear(
+                "visual.merger.gate_up_proj",
+                "out_hidden_size",
+                (inner, inner),
+                split="column",
+            ),
+            Linear("visual.merger.down_proj", inner, "out_hidden_size", split="row"),
+        )
     )
-)
+
+
+GLM_OCR: Final = _glm_ocr("intermediate_size")
+GLM5_NEXT: Final = _glm_ocr("projection_intermediate_size")
 EXAONE4_5: Final = Several(
     (
         Vector("visual.patch_embed.proj", ("hidden_size", _cube)),
