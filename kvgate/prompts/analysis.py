@@ -186,9 +186,9 @@ def _sum_up(
     defects: list[Defect],
     problems: list[UnreadPrompt],
 ) -> None:
-    if log.unread is not None:
-        problems.append(UnreadPrompt(log.unread, log.requests[-1].span))
     summary = summarise(file, log, settings)
+    if summary.unread is not None:
+        problems.append(UnreadPrompt(summary.unread, log.requests[summary.requests - 1].span))
     logs.append(summary)
     defects += log_defects(summary, log.requests)
 

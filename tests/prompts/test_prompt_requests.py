@@ -8,7 +8,8 @@ import pytest
 
 from kvgate.prompts.analysis import read_prompts
 from kvgate.prompts.link import shared_by_log
-from kvgate.prompts.requests import LogProblem, read_log, summarise
+from kvgate.prompts.requests import LogProblem, LogSettings, read_log, summarise
+from kvgate.prompts.tokens import Counting
 from kvgate.source.text import SourceFile
 
 RULES = "You answer questions about trains. " * 40  # 35 x 40 = 1,400 bytes
@@ -129,3 +130,42 @@ def test_a_growing_conversation_is_silent() -> None:
         records.append({"messages": [dict(message) for message in messages]})
         messages.append({"role": "assistant", "content": f"Answer {turn}: it leaves at noon from platform {turn}."})
     assert read_prompts([log(*records)]).defects == ()
+
+
+def test_a_tokenizer_takes_the_first_of_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a request is 1,427 characters or a few more: three of them are less than 5,000
+    monkeypatch.setattr("kvgate.prompts.requests.MAX_TOKENIZED", 5_000)
+    counting = Counting(lambda text: [len(word) for word in text.split()], 1, "words", exact=True)
+    file = log(*CLEAN)
+    requests = read_log(file)
+    assert not isinstance(requests, LogProblem)
+    summary = summarise(file, requests, LogSettings(counting=counting))
+    assert summary.requests == 3
+    assert summary.unread == "only the first 3 of 20 requests are read: a tokenizer takes its time"
+    (place,) = read_prompts([file], log_settings={file.path: LogSettings(counting=counting)}).unread
+    assert (place.reason, place.span.line) == (summary.unread, 3)
+
+
+def test_requests_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvgate.prompts.requests.MAX_REQUESTS", 12)
+    found = read_log(log(*CLEAN))
+    assert not isinstance(found, LogProblem)
+    assert (len(found.requests), found.unread) == (12, "only the first 12 requests are read")
+
+
+def test_a_list_that_breaks_off_is_read_up_to_there() -> None:
+    text = json.dumps([{"prompt": "hello"}, {"prompt": "hello you"}, {"prompt": "gone"}])[:-8]
+    found = read_log(SourceFile("a.json", text))
+    assert not isinstance(found, LogProblem)
+    assert [(one.text, one.span.text) for one in found.requests] == [
+        ("hello", '{"prompt": "hello"}'),
+        ("hello you", '{"prompt": "hello you"}'),
+    ]
+
+
+def test_salts_keep_requests_apart() -> None:
+    records = [{**record, "cache_salt": f"tenant {index % 2}"} for index, record in enumerate(CLEAN)]
+    found = read_log(log(*records))
+    assert not isinstance(found, LogProblem)
+    # 22 whole blocks of 16 tokens for all but the first of each tenant
+    assert summarise(log(*records), found).hits.hit_tokens == 18 * 22 * 16
