@@ -292,7 +292,7 @@ _INTEREST: Final = re.compile(
     r"KV [Cc]ache|took|blocks|emory|concurrency|block size|Chunked prefill|Running: |args|version|LLM engine|preempted"
     r"|hit rate|startup complete|Uvicorn running|Auto-fit|rror|died|xception|max seq len|max_model_len|divisible"
     r"|supported|No CUDA|driver|Errno|gated|Client Error|not a |Not Found|Cannot |Segfault|world_size|Explicitly"
-    r"|Auto set|Initial free|graph|device type|EADDR|bad_alloc|Externally|[▀-▟]"
+    r"|Auto set|Initial free|graph|device type|EADDR|bad_alloc|Externally|unexpectedly|[▀-▟]"
 )
 
 _VERSIONS: Final = (

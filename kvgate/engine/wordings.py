@@ -189,7 +189,8 @@ _REFUSALS: Final[tuple[tuple[RefusalKind, str], ...]] = (
     (
         "process-died",
         r"(?:Worker proc \S+ died|RayWorkerProc rank=\S+ died|Engine core proc(?:ess)? \S+ died|died with exit code"
-        r"|Engine core initialization failed|Frontend process failed|!!!!!!! Segfault|Fatal Python error)",
+        r"|Engine core initialization failed|Frontend process failed|!!!!!!! Segfault|Fatal Python error"
+        r"|engine core exited unexpectedly|EngineDeadError\b)",
     ),
 )
 
@@ -201,5 +202,5 @@ EXCEPTION: Final = re.compile(
     r"(?:[a-zA-Z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Violation)\b(?:: |$)"
 )
 CONSEQUENCES: Final = re.compile(
-    r"(?:SystemExit|KeyboardInterrupt|asyncio\.exceptions\.CancelledError|CancelledError|EngineDeadError)\b"
+    r"(?:SystemExit|KeyboardInterrupt|asyncio\.exceptions\.CancelledError|CancelledError)\b"
 )

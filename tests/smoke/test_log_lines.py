@@ -314,6 +314,9 @@ REFUSALS = {
     "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}": (
         "process-died", None, None,
     ),
+    "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup": ("process-died", None, None),
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root "
+    "cause.": ("process-died", None, None),
     "KeyError: 'layers.0.self_attn.qkv_proj.bias'": ("error", None, None),
 }  # fmt: skip
 

@@ -125,26 +125,41 @@ def test_a_load_that_fits_is_clean(tree: Any, manifest: Any) -> None:
     assert 0.15 < phase["hit_rate"] <= 7 / 8 * 640 / 2000 + 0.001
 
 
-STAGES = {"imports": "", "engine": "Initializing a V1 LLM engine", "ready": "Application startup complete"}
+STAGES = {
+    "imports": ("", "server"),
+    "engine": ("Initializing a V1 LLM engine", "server"),
+    "ready": ("Application startup complete", "server"),
+    "load": ("POST /v1/completions", "server"),
+    "engine-in-load": ("POST /v1/completions", "engine"),
+}
 
 
-@pytest.mark.parametrize("words", STAGES.values(), ids=list(STAGES))
+@pytest.mark.parametrize(("words", "who"), STAGES.values(), ids=list(STAGES))
 def test_a_killed_vllm_leaves_nothing(
-    tree: Any, article: str, words: str, wait: Any, is_alive: Any, below: Any
+    tree: Any, manifest: Any, words: str, who: str, wait: Any, is_alive: Any, below: Any
 ) -> None:
-    tree.write(article)
+    """Killed at each stage: the server itself, and the engine's process below it."""
+    tree.write(manifest({"prompt-tokens": 2000, "output-tokens": 100, "peak-concurrency": 4}))
     tree.python = PYTHON
-    process = tree.start("smoke", "pod.json", "--format", "json", "--dummy-weights", "--start-seconds", START_S)
+    process = tree.start(
+        "smoke", "pod.json", "--format", "json", "--dummy-weights", "--start-seconds", START_S, "--requests", "400"
+    )
     server = wait(lambda: [pid for pid in below(process.pid) if is_server(pid)], 60)[0]
     (tree.folder / "pids").write_text(f"{server}\n", encoding="utf-8")  # what the fixture looks at in the end
     if words:
         wait(lambda: words in log_of(server), 600)
     family = [pid for pid in below(process.pid) if pid == server or pid in below(server)]
-    os.kill(server, signal.SIGKILL)
+    victim = server if who == "server" else next(pid for pid in family if is_engine(pid))
+    os.kill(victim, signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     verdict = json.loads(out)
-    assert (process.returncode, verdict["outcome"], verdict["refusal"]["kind"]) == (1, "refused", "killed"), err
+    assert (process.returncode, verdict["outcome"]) == (1, "refused"), err
+    assert verdict["refusal"]["kind"] == ("killed" if who == "server" else "process-died"), verdict["cause"]
     assert [pid for pid in family if is_alive(pid)] == []
+
+
+def is_engine(pid: int) -> bool:
+    return b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def is_server(pid: int) -> bool:
