@@ -72,6 +72,13 @@ def vision(described: Text, *blocks: Block, config: str = "vision_config") -> Fa
     return Family(described, (Tower(Several(blocks), config),))
 
 
+def _pali_text_hidden(keys: Keys, layer: int = 0) -> int:
+    """ColPali's files nest PaliGemma's configuration or are one."""
+    del layer
+    whole = keys.part("vlm_config")
+    return (whole if whole.mapping else keys).part("text_config").hidden
+
+
 LLAVA: Final = vision(nested, towers.VISION_TOWERS, towers.LLAVA_PROJECTOR)
 GPT2_SCORE: Final = dense32("score", "hidden_size", labels, bias=0)
 QWEN3_TIED: Final = text.QWEN3
@@ -86,14 +93,14 @@ MULTIMODAL: Final[Mapping[str, Family]] = {
     "Cohere2VisionForConditionalGeneration": vision(nested, towers.COHERE2_VISION),
     "ColPaliForRetrieval": Family(
         text.GEMMA,
-        text_config=("vlm_config.text_config",),
+        text_config=("vlm_config.text_config", "text_config"),
         towers=(
-            Tower(towers.PALIGEMMA, "vlm_config.vision_config"),
+            Tower(towers.PALIGEMMA, "vlm_config.vision_config|vision_config"),
             Tower(
                 dense32(
                     "custom_text_proj",
-                    lambda keys, layer: keys.part("vlm_config").part("text_config").hidden,
-                    "embedding_dim|=128",
+                    _pali_text_hidden,
+                    "embedding_dim|embed_dim|dim|projection_dim|colbert_dim|=128",
                     bias=0,
                 )
             ),

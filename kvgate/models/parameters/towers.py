@@ -178,19 +178,6 @@ VISION_TOWERS: Final = ByLayer(
 )
 
 
-def _root(*path: str) -> Any:
-    """A figure elsewhere in the whole configuration."""
-
-    def find(keys: Keys, layer: int) -> Any:
-        del layer
-        part: Any = keys.root
-        for name in path:
-            part = part.get(name) if part is not None else None
-        return part
-
-    return find
-
-
 def text_hidden(keys: Keys, layer: int = 0) -> int:
     del layer
     text = Keys(keys.root).part("text_config")
@@ -741,6 +728,14 @@ MINICPM4_6: Final = Several(
         Linear("merger.mlp.0.linear_2", lambda keys, layer: 4 * keys.hidden, text_hidden, bias=1, quantized=False),
     )
 )
+
+
+def _muse_adapter(keys: Keys, layer: int = 0) -> int:
+    """Two configuration classes name it, one in the tower's part."""
+    del layer
+    return int(keys.root.get("projector_hidden_size") or keys["adapter_dim"])
+
+
 MUSE_GLIMMER: Final = Several(
     (
         Vector("vision_encoder.positional_embedding_vlm", ("pos_emb_height", "pos_emb_width", "hidden_size")),
@@ -754,14 +749,12 @@ MUSE_GLIMMER: Final = Several(
         Encoder("vision_encoder.transformer", mlp_split=False),
         Linear(
             "vision_adapter.c_fc",
-            lambda keys, layer: keys["merge_size"] ** 2 * keys.hidden,
-            _root("projector_hidden_size"),
+            lambda keys, layer: int(resolve("merge_size|merge_kernel_size", keys)) ** 2 * keys.hidden,
+            _muse_adapter,
             quantized=False,
         ),
-        Linear(
-            "vision_adapter.c_proj", _root("projector_hidden_size"), _root("projector_hidden_size"), quantized=False
-        ),
-        Linear("vision_projection", _root("projector_hidden_size"), text_hidden, quantized=False),
+        Linear("vision_adapter.c_proj", _muse_adapter, _muse_adapter, quantized=False),
+        Linear("vision_projection", _muse_adapter, text_hidden, quantized=False),
     )
 )
 
