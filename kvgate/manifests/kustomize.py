@@ -193,8 +193,12 @@ def _patch_documents(tree: Tree, file: SourceFile, patch: _Patch) -> list[Node]:
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-def merged(base: Node, patch: Node, key: str = "", depth: int = 0) -> Node:
-    """A strategic merge: mappings key by key, lists of named things by name, everything else replaced."""
+def merged(base: Node, patch: Node, key: str = "", depth: int = 0, *, by_name: bool = True) -> Node:
+    """A strategic merge: mappings key by key, lists of named things by name, everything else replaced.
+
+    Args:
+        by_name: whether lists of named things are merged, which Helm does not do with values.
+    """
     if depth > 60:
         return patch
     if isinstance(base, Mapping) and isinstance(patch, Mapping):
@@ -207,11 +211,12 @@ def merged(base: Node, patch: Node, key: str = "", depth: int = 0) -> Node:
             if is_null(entry.value):
                 entries.pop(name, None)
             elif name in entries:
-                entries[name] = Entry(entry.key, merged(entries[name].value, entry.value, name, depth + 1))
+                value = merged(entries[name].value, entry.value, name, depth + 1, by_name=by_name)
+                entries[name] = Entry(entry.key, value)
             elif name != "$patch":
                 entries[name] = entry
         return Mapping(patch.span, list(entries.values()))
-    if isinstance(base, Sequence) and isinstance(patch, Sequence):
+    if by_name and isinstance(base, Sequence) and isinstance(patch, Sequence):
         for merge_key in _MERGE_KEYS.get(key, ()):
             if patch.items and all(text_at(item, merge_key) for item in patch.items):
                 return _merged_lists(base, patch, merge_key, depth)

@@ -284,9 +284,14 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
         if is_scripted(document, file):
             yield from read_scripted(tree, file, document)
         else:
+            from kvgate.manifests.helm.overlays import overlay_of, read_overlay
             from kvgate.manifests.helm.releases import is_helmfile, read_helmfile
             from kvgate.manifests.helm.values import read_values
 
+            overlay = overlay_of(tree, file.path)
+            if overlay is not None:
+                yield from read_overlay(tree, file, document, overlay)
+                return
             yield from (read_helmfile if is_helmfile(document) else read_values)(tree, file, document)
 
 

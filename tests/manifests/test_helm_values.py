@@ -63,7 +63,7 @@ def test_production_stack() -> None:
     assert first.image is not None
     assert (first.image.value, first.replicas, gpus(first)) == ("lmcache/vllm-openai:v0.3.9", 2, [4])
     assert words(second) == (
-        "--model org/b --enable-auto-tool-choice --tool-call-parser hermes --no-enable-prefix-caching"
+        "--model org/b --enable-auto-tool-choice --tool-call-parser hermes"  # the template asks `with vllmConfig`
     )
     assert first.id == "values.yaml/servingEngineSpec/modelSpec/[0]"
 

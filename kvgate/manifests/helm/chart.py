@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping as PlainMapping
 from typing import Any, Final
 
 from kvgate.manifests.helm.evaluate import CLOSES, OPENS, Evaluator
@@ -53,13 +54,21 @@ def folder_of_chart(path: str) -> str | None:
     return None
 
 
-def render_statically(tree: Tree, file: SourceFile) -> Rendered:
+Over = PlainMapping[str, Node]
+"""Values that an installation puts over those of a chart, by its folder."""
+
+
+def render_statically(tree: Tree, file: SourceFile, over: Over | None = None) -> Rendered:
     """The documents of a template file.
 
     Raises:
         TemplateError: it is no template that can be followed.
     """
-    chart = chart_of(tree, folder_of_chart(file.path))
+    folder = folder_of_chart(file.path)
+    chart = chart_of(tree, folder)
+    if over and folder is not None:
+        values = values_of_chart(tree, folder, over=over)
+        chart = Chart(chart.folder, {**chart.roots, "Values": values}, chart.defined, known=True)
     template = parse_template(file.text)
     own = {name: (file, template, nodes) for name, nodes in template.defined.items()}
     value = Evaluator({**chart.defined, **own}, chart.roots).render(file, template)
@@ -223,33 +232,37 @@ def _load(tree: Tree, folder: str | None) -> Chart:
     return Chart(folder, roots, _definitions(tree, folder), known=values is not None)
 
 
-def values_of_chart(tree: Tree, folder: str, depth: int = 0) -> Node | None:
-    """The values of a chart: its own, and over them what the chart whose ``charts/`` it stands in hands down."""
+def values_of_chart(tree: Tree, folder: str, depth: int = 0, over: Over | None = None) -> Node | None:
+    """The values of a chart: its own, and over them what the chart whose ``charts/`` it stands in hands down, and what
+    is put over them."""
     own = _document(tree, posixpath.join(folder, "values.yaml")) or _document(
         tree, posixpath.join(folder, "values.yml")
     )
+    above = over.get(folder) if over else None
+    if above is not None:
+        own = merged(own, above, by_name=False) if own is not None else above
     parent, _, name = folder.rpartition("/charts/")
     if not parent or "/" in name or depth > MAX_PARENTS:
         return own
     metadata = _document(tree, posixpath.join(parent, "Chart.yaml"))
     if metadata is None:
         return own
-    outer = values_of_chart(tree, parent, depth + 1)
+    outer = values_of_chart(tree, parent, depth + 1, over)
     handed = node_at(outer, _alias(metadata, name))
     shared = node_at(outer, "global")
     for above in (handed, _keyed("global", shared)):
         if above is not None:
-            own = merged(own, above) if own is not None else above
+            own = merged(own, above, by_name=False) if own is not None else above
     return own
 
 
-def is_disabled(tree: Tree, folder: str) -> bool:
+def is_disabled(tree: Tree, folder: str, over: Over | None = None) -> bool:
     """Whether the chart that a chart below ``charts/`` belongs to switches it off (``condition`` of a dependency)."""
     parent, _, name = folder.rpartition("/charts/")
     if not parent or "/" in name:
         return False
     metadata = _document(tree, posixpath.join(parent, "Chart.yaml"))
-    values = values_of_chart(tree, parent)
+    values = values_of_chart(tree, parent, over=over)
     for item in items_at(metadata, "dependencies"):
         condition = text_at(item, "condition")
         if name in (text_at(item, "name"), text_at(item, "alias")) and condition:

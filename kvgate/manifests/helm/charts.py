@@ -25,7 +25,7 @@ class Chart:
         model: paths to the model, the first that is there counts.
         flags: path -> flag; a value that is empty, null or false gives none.
         negated: path -> flag; false, and with ``absent`` a missing key too, gives its ``--no-`` form.
-        absent: flags of ``negated`` that a missing key negates as well.
+        absent: flags of ``negated`` that a missing key negates as well, where what would hold it has anything.
         above_one: paths of ``flags`` whose value counts only above one.
         words: paths to lists (or texts) of further words.
         entries: paths to mappings whose keys are flags; an empty value makes a bare flag.

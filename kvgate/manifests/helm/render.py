@@ -192,7 +192,7 @@ def _with_values(tree: Tree, chart: Chart, files: Sequence[SourceFile]) -> Chart
     for file in files:
         documents = tree.stream(file).documents
         if documents and isinstance(documents[0], Mapping):
-            values = merged(values, documents[0]) if values is not None else documents[0]
+            values = merged(values, documents[0], by_name=False) if values is not None else documents[0]
     return replace(chart, roots={**chart.roots, "Values": values}) if values is not None else chart
 
 

@@ -128,7 +128,7 @@ _DEPLOYMENT_KEYS: Final = frozenset(
         "servingEngineSpec", "tolerations", "workload",
     }
 )  # fmt: skip
-_VALUES_NAME: Final = re.compile(r"(?:^|[/._-])values?(?:[._-]|$)|\bhelm\b|\bcharts?\b", re.IGNORECASE)
+VALUES_NAME: Final = re.compile(r"(?:^|[/._-])values?(?:[._-]|$)|\bhelm\b|\bcharts?\b", re.IGNORECASE)
 
 
 def looks_like_values(path: str, root: Mapping) -> bool:
@@ -139,7 +139,7 @@ def looks_like_values(path: str, root: Mapping) -> bool:
         return False
     if keys & {"suite", "tests", "$schema", "apiVersion", "kind", "openapi"}:
         return False
-    if keys & {"scenario", "modelSpec", "LLM_MODEL_ID"} or _VALUES_NAME.search(path):
+    if keys & {"scenario", "modelSpec", "LLM_MODEL_ID"} or VALUES_NAME.search(path):
         return True
     below = {
         inner.key.value for entry in root.items() if isinstance(entry.value, Mapping) for inner in entry.value.items()
@@ -254,7 +254,8 @@ class _Reader:
         for path, flag in chart.negated:
             node = _at(site, path)
             truth = scalar_bool(node) if node is not None else None
-            if truth is False or (node is None and flag in chart.absent):
+            unsaid = node is None and flag in chart.absent and bool(entries_at(_at(site, path[:-1])))
+            if truth is False or unsaid:
                 words.append(Word(Text.at(f"--no-{flag}", node.span if node is not None else site.span)))
             else:
                 words += _flag_words(flag, node)

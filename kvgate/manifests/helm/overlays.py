@@ -1,0 +1,173 @@
+"""Values files that are put over a chart of the tree: the servers that its templates, or its values, then make."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kvgate.manifests.helm.chart import Over, folder_of_chart, is_disabled, render_statically, values_of_chart
+from kvgate.manifests.helm.go_template import TemplateError
+from kvgate.manifests.helm.read import units_of
+from kvgate.manifests.helm.values import VALUES_NAME, read_values
+from kvgate.manifests.kustomize import merged
+from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.records import record
+from kvgate.source.text import SourceFile, Span
+from kvgate.source.yaml_tree import Mapping, Node, Scalar
+
+# Folders inside a chart in which people keep the values of their environments.
+_FOLDERS: Final = frozenset({"ci", "env", "environments", "envs", "overlays", "values"})
+_HELM: Final = re.compile(
+    r"\bhelm\b(?:[^\n\\;|&]|\\\r?\n|\\)*?\b(?:install|template|upgrade)\b(?:[^\n\\;|&]|\\\r?\n|\\)*"
+)
+_OWN: Final = ("values.yaml", "values.yml")
+
+
+@record
+class Overlay:
+    """What is installed: the chart, by its folder, and values files in their order; the last one names it."""
+
+    folder: str
+    files: tuple[str, ...]
+
+
+def overlay_of(tree: Tree, path: str) -> Overlay | None:
+    """The installation that a values file makes of a chart of the tree; None where it stands by itself."""
+    found = tree.memo.get("helm installations")
+    if not isinstance(found, dict):
+        found = tree.memo["helm installations"] = dict(_installations(tree))
+    told = found.get(path)
+    if isinstance(told, Overlay):
+        return told
+    folder, _, name = path.rpartition("/")
+    if name in _OWN or folder_of_chart(path) is not None:
+        return None
+    if VALUES_NAME.search(name) and tree.read(posixpath.join(folder, "Chart.yaml")) is not None:
+        return Overlay(folder, (path,))
+    above, _, kept_in = folder.rpartition("/")
+    if kept_in in _FOLDERS and tree.read(posixpath.join(above, "Chart.yaml")) is not None:
+        return Overlay(above, (path,))
+    return None
+
+
+def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay) -> Iterator[ServeUnit | Unread]:
+    """The servers of an installation that are not those of the chart with its own values."""
+    values: Node | None = None
+    for path in overlay.files:
+        source = tree.read(path)
+        for inner in tree.stream(source).documents[:1] if source is not None else ():
+            values = inner if values is None else merged(values, inner, by_name=False)
+    if not isinstance(values, Mapping):
+        values = document if isinstance(document, Mapping) else Mapping(document.span, [])
+    over = {overlay.folder: values}
+    plain = {unit.id: _server(unit) for unit in _of_templates(tree, overlay.folder, None)}
+    found = list(_of_templates(tree, overlay.folder, over))
+    if not found and not plain:
+        whole = values_of_chart(tree, overlay.folder, over=over) or values
+        own = values_of_chart(tree, overlay.folder)
+        before = read_values(tree, file, own) if own is not None else ()
+        plain = {unit.id: _server(unit) for unit in before if isinstance(unit, ServeUnit)}
+        found = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
+    name = posixpath.basename(file.path)
+    for unit in found:
+        if plain.get(unit.id) == _server(unit):
+            continue  # labels and the like make no other server
+        place = unit.span if unit.span.file is file else _place(unit, file)
+        told = unit.id if unit.id.startswith(file.path) else f"{unit.id}@{name}"
+        yield replace(unit, id=told, path=file.path, span=place)
+
+
+def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeUnit]:
+    """The servers that the templates of a chart, and of the charts below it, make."""
+    prefix = f"{folder}/" if folder else ""
+    for path, file in tree.files.items():
+        chart = folder_of_chart(path)
+        if (
+            chart is None
+            or not path.startswith(prefix)
+            or not (chart == folder or chart.startswith(f"{prefix}charts/"))
+        ):
+            continue
+        if path.endswith(".tpl") or is_disabled(tree, chart, over):
+            continue
+        try:
+            rendered = render_statically(tree, file, over)
+        except TemplateError:
+            continue
+        yield from (unit for unit in units_of(tree, file, rendered) if isinstance(unit, ServeUnit))
+
+
+def _place(unit: ServeUnit, file: SourceFile) -> Span:
+    """The first line of a values file that a server's arguments, or else its image, come from."""
+    texts = [word.text for word in (*unit.words, *([unit.image] if unit.image is not None else []))]
+    starts = [piece.span.start for text in texts for piece in text.pieces if piece.span.file is file]
+    return file.line_span(file.position(min(starts))[0] if starts else 1)
+
+
+def _server(unit: ServeUnit) -> tuple[object, ...]:
+    """What makes a server the one it is."""
+    return (
+        tuple((word.value, word.resolved) for word in unit.words),
+        None if unit.image is None else unit.image.value,
+        None if unit.storage_model is None else unit.storage_model.value,
+        tuple((item.name, None if item.value is None else item.value.value) for item in unit.environment),
+        tuple((request.resource, request.count) for request in unit.gpu_requests),
+        tuple((hint.key, hint.values) for hint in unit.node_hints),
+        unit.replicas,
+    )
+
+
+# -- who installs what -------------------------------------------------------------------------------------------------
+
+
+def _installations(tree: Tree) -> Iterator[tuple[str, Overlay]]:
+    for file in tree.files.values():
+        if "helm" in file.text and ("-f" in file.text or "--values" in file.text):
+            for match in _HELM.finditer(file.text):
+                yield from _of_command(tree, file.path, match.group())
+        if "valueFiles" in file.text:
+            for document in tree.stream(file).documents:
+                for item in expand_list(document):
+                    yield from _of_application(tree, item)
+
+
+def _of_command(tree: Tree, path: str, command: str) -> Iterator[tuple[str, Overlay]]:
+    """``helm upgrade NAME CHART -f values-a.yaml -f values-b.yaml``."""
+    words = [word.strip("\"'") for word in re.sub(r"\\\r?\n", " ", command).split()]
+    for base in dict.fromkeys((posixpath.dirname(path), "")):
+        folder = next((place for word in words[1:] if (place := _chart(tree, base, word)) is not None), None)
+        if folder is None:
+            continue
+        names: list[str] = []
+        for index, word in enumerate(words):
+            option, equals, rest = word.partition("=")
+            if option in ("-f", "--values"):
+                names += (rest if equals else words[index + 1] if index + 1 < len(words) else "").split(",")
+        files = [posixpath.normpath(posixpath.join(base, name)) for name in names if name]
+        if files and all(tree.read(place) is not None for place in files):
+            yield files[-1], Overlay(folder, tuple(files))
+
+
+def _chart(tree: Tree, base: str, word: str) -> str | None:
+    if word.startswith("-") or "://" in word or "$" in word or not ("/" in word or word == "."):
+        return None
+    folder = posixpath.normpath(posixpath.join(base, word))
+    folder = "" if folder == "." else folder
+    return folder if tree.read(posixpath.join(folder, "Chart.yaml")) is not None else None
+
+
+def _of_application(tree: Tree, item: Node) -> Iterator[tuple[str, Overlay]]:
+    """An Application of Argo CD with values files in the chart's own repository."""
+    for source in (node_at(item, "spec", "source"), *items_at(item, "spec", "sources")):
+        folder = text_at(source, "path")
+        names = [name.value for name in items_at(source, "helm", "valueFiles") if isinstance(name, Scalar)]
+        if folder is None or not names or _chart(tree, "", f"./{folder}") is None:
+            continue
+        files = [posixpath.normpath(posixpath.join(folder, name)) for name in names if not name.startswith("$")]
+        files = [place for place in files if posixpath.basename(place) not in _OWN and tree.read(place) is not None]
+        if files:
+            yield files[-1], Overlay(posixpath.normpath(folder), tuple(files))

@@ -1,0 +1,116 @@
+"""Values files that are put over a chart of the tree, without rendering it by Helm."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+TEMPLATE = """\
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: llm}
+    spec:
+      replicas: {{ .Values.replicas }}
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: "vllm/vllm-openai:{{ .Values.tag }}"
+              args:
+                - --model={{ .Values.model }}
+                - --max-model-len={{ .Values.length }}
+                {{- range .Values.extraArgs }}
+                - {{ . }}
+                {{- end }}
+              resources: {limits: {nvidia.com/gpu: {{ .Values.gpus }}}}
+    """
+VALUES = """\
+    replicas: 1
+    tag: v0.10.0
+    model: org/m
+    length: 4096
+    gpus: 1
+    extraArgs: [--enforce-eager, --seed=1]
+    """
+CHART = {"llm/Chart.yaml": "name: llm\n", "llm/values.yaml": VALUES, "llm/templates/deployment.yaml": TEMPLATE}
+
+
+def units(files: dict[str, str]) -> list[ServeUnit]:
+    return list(read_tree([SourceFile(path, dedent(text)) for path, text in sorted(files.items())]).units)
+
+
+def told(found: list[ServeUnit]) -> list[tuple[str, str]]:
+    return [(unit.path, " ".join(word.value for word in unit.words)) for unit in found]
+
+
+OWN = ("llm/templates/deployment.yaml", "--model=org/m --max-model-len=4096 --enforce-eager --seed=1")
+
+
+@pytest.mark.parametrize(
+    "path", ["llm/values-prod.yaml", "llm/prod-values.yaml", "llm/values/prod.yaml", "llm/ci/a.yaml"]
+)
+def test_values_beside_the_chart(path: str) -> None:
+    found = units({**CHART, path: "length: 8192\nextraArgs: [--seed=2]\nreplicas: 3\ngpus: 2\n# vllm\n"})
+    assert sorted(told(found)) == sorted([OWN, (path, "--model=org/m --max-model-len=8192 --seed=2")])
+    prod = next(unit for unit in found if unit.path == path)
+    assert (prod.replicas, [request.count for request in prod.gpu_requests]) == (3, [2])
+    assert prod.image is not None
+    assert prod.image.value == "vllm/vllm-openai:v0.10.0"
+    assert prod.span.line == 1
+    assert prod.id == f"Deployment/default/llm/vllm@{path.rpartition('/')[2]}"
+    (length,) = [word for word in prod.words if "8192" in word.value]
+    assert (length.text.slice(16, 20).span.path, length.text.slice(16, 20).span.line) == (path, 1)
+
+
+def test_values_that_change_nothing_of_the_server() -> None:
+    assert told(units({**CHART, "llm/values-prod.yaml": "ingress: {host: vllm.example.com}\n"})) == [OWN]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("deploy.sh", "helm upgrade --install llm ./llm \\\n  -f deploy/base.yaml \\\n  --values=deploy/prod.yaml\n"),
+        ("Makefile", "up:\n\thelm install llm llm/ -f deploy/base.yaml,deploy/prod.yaml\n"),
+        (
+            "app.yaml",
+            "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: {source: {path: llm, helm: {valueFiles: "
+            "[../deploy/base.yaml, ../deploy/prod.yaml]}}}\n",
+        ),
+    ],
+)
+def test_values_elsewhere_that_something_installs_the_chart_with(path: str, text: str) -> None:
+    files = {
+        **CHART,
+        path: text,
+        "deploy/base.yaml": "length: 100 # vllm\ntag: v0.11.0\n",
+        "deploy/prod.yaml": "length: 200 # vllm\n",
+    }
+    found = [unit for unit in units(files) if unit.path.startswith("deploy/")]
+    assert told(found) == [("deploy/prod.yaml", "--model=org/m --max-model-len=200 --enforce-eager --seed=1")]
+    assert found[0].image is not None
+    assert found[0].image.value == "vllm/vllm-openai:v0.11.0"
+
+
+def test_values_for_a_chart_below() -> None:
+    files = {
+        "app/Chart.yaml": "name: app\ndependencies: [{name: llm, condition: llm.enabled}]\n",
+        "app/values.yaml": "llm: {enabled: false}\n",
+        "app/values-gpu.yaml": "llm: {enabled: true, length: 64}\n# vllm\n",
+        **{f"app/charts/{path}": text for path, text in CHART.items()},
+    }
+    assert told(units(files)) == [("app/values-gpu.yaml", "--model=org/m --max-model-len=64 --enforce-eager --seed=1")]
+
+
+def test_a_chart_whose_templates_are_elsewhere() -> None:
+    files = {
+        "llm/Chart.yaml": "name: llm\ndependencies: [{name: vllm-stack, repository: https://example.com}]\n",
+        "llm/values.yaml": "servingEngineSpec: {modelSpec: [{name: a, modelURL: org/a, requestGPU: 1}]}\n",
+        "llm/values-prod.yaml": "servingEngineSpec: {modelSpec: [{name: b, modelURL: org/b, requestGPU: 2}]}\n# vllm\n",
+        "llm/values-same.yaml": "servingEngineSpec: {runtimeClassName: nvidia}\n# vllm\n",
+    }
+    assert told(units(files)) == [("llm/values-prod.yaml", "--model org/b")]
