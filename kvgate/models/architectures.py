@@ -1279,6 +1279,7 @@ FAMILIES: Final[dict[str, Family]] = {
         default_seq_pooling="CLS",
         bidirectional=lambda c: c.get("retrieval_attention_contract") == "bidirectional",
     ),
+    "D3ForSequenceClassification": replace(_QWEN35_MM, runner="pooling"),
     "DeepseekV3BidirectionalModel": Family(_DEEPSEEK, runner="pooling"),
     "EmbeddingGemma2Model": Family(
         _ENCODER, runner="pooling", encoder_only=True, multimodal=True, default_seq_pooling="MEAN", most_tokens=8192
@@ -1292,6 +1293,11 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "JinaForRanking": Family(_DENSE_PLAN, runner="pooling"),
     "JinaVLForRanking": inside(fixed("Qwen2ForCausalLM"), runner="pooling"),
+    "Lfm2BidirectionalModel": Family(
+        by_kind("layer_types", {"conv": nothing, "full_attention": attention(size=even_head_size, encoder=True)}),
+        runner="pooling",
+        encoder_only=True,
+    ),
     "LlamaBidirectionalForSequenceClassification": Family(_DENSE_PLAN, runner="pooling", bidirectional=_yes),
     "LlamaBidirectionalModel": Family(_DENSE_PLAN, runner="pooling", bidirectional=_yes),
     "LlamaNemotronVLForSequenceClassification": inside(runner="pooling", bidirectional=_yes),

@@ -1240,6 +1240,21 @@ GLM5_NEXT: Final = Decoder(
         itemsize=FLOAT32,
     ),
 )
+ALICE_AI: Final = Decoder(
+    by(linear_or_full, linear=KimiDelta("linear_attn"), full=Attention(gate=1, norm="head")),
+    Experts(
+        count_of="num_experts",
+        width="moe_intermediate_size",
+        correction=1,
+        shared="shared_expert_intermediate_size|=0",
+        shared_name="shared_expert",
+        shared_gate=1,
+    ),
+    # A norm and a projection to one weight of the MLP's residuals, and of the attention's but for the first layer.
+    extra=Vector("residuals", (lambda keys, layer: (4 if layer else 2) * keys.hidden,)),
+    after=Vector("residual", (lambda keys, layer: 2 * keys.hidden,)),
+    varies=lambda keys, layer: layer == 0,
+)
 FLINT: Final = Decoder(
     Attention(bias="attention_bias|=0", norm="head"),
     Experts(
@@ -1301,6 +1316,7 @@ DOMYN_EDGE: Final = Decoder(
 )
 
 _D: Final[Mapping[str, Decoder]] = {
+    "AliceAIForCausalLM": ALICE_AI,
     "DomynEdgeForCausalLM": DOMYN_EDGE,
     "DoryForCausalLM": DORY,
     "FlintForCausalLM": FLINT,

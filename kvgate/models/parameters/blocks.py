@@ -622,8 +622,8 @@ class KimiDelta:
         del layer
         ranks = tally.shard.tensor
         config = keys.part("linear_attn_config")
-        heads = int(config["num_heads"] if config.mapping else keys["linear_num_heads"])
-        head_dim = int(config["head_dim"] if config.mapping else keys["linear_head_dim"])
+        heads = int(config["num_heads"] if config.mapping else resolve("linear_num_heads|linear_num_key_heads", keys))
+        head_dim = int(config["head_dim"] if config.mapping else resolve("linear_head_dim|linear_key_head_dim", keys))
         kernel = int(config["short_conv_kernel_size"] if config.mapping else keys["linear_conv_kernel_dim"])
         width = heads * head_dim
         per_rank = divide(width, ranks)

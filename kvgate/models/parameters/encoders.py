@@ -138,6 +138,8 @@ class GatedBert:
             tally.param(f"{prefix}norms", 4 * hidden)
 
 
+#: ERNIE's embedding of tasks, beside BERT's.
+TASK_TYPES: Final = Vector("task_type_embeddings", (padded("task_type_vocab_size"), "hidden_size"), sharded=True)
 GTE: Final = GatedBert()
 NOMIC: Final = GatedBert(
     bias="qkv_proj_bias|=1",
@@ -157,6 +159,9 @@ ENCODERS: Final[Mapping[str, Family]] = {
         dense32("sparse_linear", "hidden_size", 1),
         dense32("colbert_linear", "hidden_size", "colbert_dim|hidden_size"),
     ),
+    "ErnieForSequenceClassification": encoder(Bert(), TASK_TYPES, POOLER, CLASSIFIER),
+    "ErnieForTokenClassification": encoder(Bert(), TASK_TYPES, CLASSIFIER),
+    "ErnieModel": encoder(Bert(), TASK_TYPES),
     "GteModel": encoder(GTE),
     "GteNewForSequenceClassification": encoder(GTE, POOLER, CLASSIFIER),
     "GteNewModel": encoder(GTE),

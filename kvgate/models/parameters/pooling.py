@@ -61,6 +61,11 @@ POOLING: Final[Mapping[str, Family]] = {
         ENCODERS["ModernBertModel"],
         towers=(*ENCODERS["ModernBertModel"].towers, _colbert("colbert_dim|embedding_dim|=128")),
     ),
+    "D3ForSequenceClassification": replace(
+        MULTIMODAL["Qwen3_5ForConditionalGeneration"],
+        headless=True,
+        towers=(*MULTIMODAL["Qwen3_5ForConditionalGeneration"].towers, SCORE),
+    ),
     "DeepseekV3BidirectionalModel": _headless(rows.DEEPSEEK),
     "JinaEmbeddingsV5Model": _headless(rows.QWEN3),
     "JinaForRanking": _headless(
@@ -75,6 +80,7 @@ POOLING: Final[Mapping[str, Family]] = {
         ),
     ),
     "JinaVLForRanking": replace(_QWEN2_VL, headless=True, towers=(*_QWEN2_VL.towers, _two_layers(text_width, 1))),
+    "Lfm2BidirectionalModel": _headless(rows.LFM2),
     "LlamaBidirectionalForSequenceClassification": _headless(rows.LLAMA, SCORE),
     "LlamaBidirectionalModel": _headless(rows.LLAMA),
     "LlamaNemotronVLForSequenceClassification": replace(NEMOTRON_EMBED, towers=(*NEMOTRON_EMBED.towers, SCORE)),

@@ -1054,7 +1054,33 @@ PIXTRAL: Final = vision(
     Linear("vision_language_adapter.w_out", text_hidden, text_hidden, bias=_adapter_bias, quantized=False),
 )
 
+
+def _aya_inner(keys: Keys, layer: int = 0) -> int:
+    return int(keys.root.get("alignment_intermediate_size") or text_hidden(keys, layer))
+
+
+def _aya_shuffled(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return keys.hidden * int(keys.root.get("downsample_factor") or 2) ** 2
+
+
+#: Aya Vision (to 0.24): a gated projection over shuffled features, whole on every rank.
+AYA_VISION: Final = vision(
+    rows.COHERE,
+    towers.SIGLIP_FEATURES,
+    Norms(1, 1, _aya_shuffled),
+    Linear("multi_modal_projector.linear_1", _aya_shuffled, _aya_inner, bias=1, quantized=False),
+    Linear(
+        "multi_modal_projector.linear_2",
+        lambda keys, layer: _aya_inner(keys) // 2,
+        text_hidden,
+        bias=1,
+        quantized=False,
+    ),
+)
+
 VISION_MODELS: Final[Mapping[str, Family]] = {
+    "AyaVisionForConditionalGeneration": AYA_VISION,
     "BeeForConditionalGeneration": _siglip_llava(_times(4, text_hidden)),
     "BagelForConditionalGeneration": BAGEL,
     "CohereCompassForConditionalGeneration": vision(rows.COHERE, towers.QWEN3_VL),
@@ -1072,6 +1098,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "InternS1ForConditionalGeneration": INTERNS1,
     "InternS2MobiusForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
     "InternS2PreviewForConditionalGeneration": MULTIMODAL["Qwen3_5MoeForConditionalGeneration"],
+    "InternS1ProForConditionalGeneration": MULTIMODAL["Qwen3VLMoeForConditionalGeneration"],
     "IsaacForConditionalGeneration": ISAAC,
     "KeyeVL1_5ForConditionalGeneration": KEYE1_5,
     "HCXVisionV2ForCausalLM": HYPERCLOVA_V2,
@@ -1080,6 +1107,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "LightOnOCRForConditionalGeneration": LIGHTON_OCR,
     "LlamaNemotronVLModel": NEMOTRON_EMBED,
     "LlavaOnevision2ForConditionalGeneration": LLAVA_ONEVISION2,
+    "MiniCPMOcrForConditionalGeneration": MULTIMODAL["MiniCPMV4_6ForConditionalGeneration"],
     "Molmo2ForConditionalGeneration": MOLMO2_MM,
     "MolmoForCausalLM": Family(MOLMO, (Tower(MOLMO_TOWER),)),
     "HfMoondream": MOONDREAM3,
