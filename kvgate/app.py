@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvgate.engine.logs import ServerLog
     from kvgate.findings.finding import InternalError, Unchecked
     from kvgate.findings.mend import Mended
-    from kvgate.findings.report import Report
+    from kvgate.findings.report import Report, UnitReport
     from kvgate.gate.difference import Difference
     from kvgate.gate.event import Event
     from kvgate.gate.pipeline import DiffOptions
@@ -336,11 +336,8 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     Raises:
         KvgateError: see :func:`check`.
     """
-    from kvgate import __version__
-    from kvgate.findings.finding import Unchecked
-    from kvgate.findings.report import Report
+    from kvgate.plan import predict_all, unchecked_places
     from kvgate.ruleset.load import load_rules
-    from kvgate.ruleset.run import Selection
     from kvgate.ruleset.units import unit_report
 
     for path in paths:
@@ -350,29 +347,50 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     collection, reading = _read(paths, config, options)
     plans = _plans(reading, config, options)
     rules = load_rules(config.root, thorough=False, preview=options.preview)
-    selection = Selection(
+    predicted, crashes = predict_all(plans)
+    judgement, unread_prompts = judge_state(
+        rules, _selection(config, options), predicted, collection, reading, config, paths
+    )
+    whole = any(config.root.is_relative_to(path.resolve()) for path in paths)
+    unchecked = [
+        *unchecked_places(collection, reading, plans),
+        *unread_prompts,
+        *_unmatched_entries(config, collection, plans, whole=whole),
+    ]
+    units = [unit_report(plan, prediction) for plan, prediction in predicted]
+    report = _report(judgement, unchecked, crashes, config, options, units)
+    return _without_secrets(report, plans, collection)
+
+
+def _selection(config: Config, options: CheckOptions) -> Selection:
+    from kvgate.ruleset.run import Selection
+
+    return Selection(
         select=options.select,
         ignore=options.ignore,
         preview=options.preview,
         profile=options.profile or config.profile,
         config=_rules_over_one_state(config),
     )
-    crashes: list[InternalError] = []
-    predicted = [(plan, _predicted(plan, crashes)) for plan in plans]
-    judgement, unread_prompts = judge_state(rules, selection, predicted, collection, reading, config, paths)
-    unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
-    unchecked += [
-        Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
-    ]
-    unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
-    unchecked += unread_prompts
-    whole = any(config.root.is_relative_to(path.resolve()) for path in paths)
-    unchecked += _unmatched_entries(config, collection, plans, whole=whole)
+
+
+def _report(
+    judgement: Judgement,
+    unchecked: Iterable[Unchecked],
+    crashes: Iterable[InternalError],
+    config: Config,
+    options: CheckOptions,
+    units: Iterable[UnitReport] = (),
+) -> Report:
+    """The report of a judgement, without the findings that the baseline accepts."""
+    from kvgate import __version__
+    from kvgate.findings.report import Report
+
     findings, accepted = judgement.findings, 0
     if not options.ignore_baseline:
         findings, accepted = _without_accepted(findings, config, options)
-    report = Report(
-        units=tuple(unit_report(plan, prediction) for plan, prediction in predicted),
+    return Report(
+        units=tuple(units),
         findings=findings,
         unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
         errors=(*crashes, *judgement.errors),
@@ -380,7 +398,6 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
         version=__version__,
         rules=judgement.rules,
     )
-    return _without_secrets(report, plans, collection)
 
 
 def judge_state(
@@ -465,6 +482,8 @@ def write_mended(mended: Mended, paths: Sequence[Path], options: CheckOptions) -
     Raises:
         InputError: a file has changed meanwhile, or cannot be written.
     """
+    from kvgate.source.files import write_whole
+
     config = _configuration_of_run(paths, options)
     for path, text in mended.after.items():
         file = config.root / path
@@ -472,7 +491,7 @@ def write_mended(mended: Mended, paths: Sequence[Path], options: CheckOptions) -
             data = file.read_bytes()
             if SourceFile.from_bytes(path, data).text != mended.before[path]:
                 raise InputError(f"{path}: changed while it was checked; nothing is written to it")
-            _write_bytes(file.resolve(), _encoded(text, data))
+            write_whole(file.resolve(), _encoded(text, data), mode=file.stat().st_mode & 0o7777)
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     count = len(mended.fixed)
@@ -485,16 +504,6 @@ def _encoded(text: str, old: bytes) -> bytes:
         name = "utf-16-le" if old.startswith(b"\xff\xfe") else "utf-16-be"
         return old[:2] + text.encode(name)
     return (b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") else b"") + text.encode("utf-8")
-
-
-def _write_bytes(file: Path, data: bytes) -> None:
-    partial = file.with_name(file.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        partial.chmod(file.stat().st_mode & 0o7777)
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _beside(paths: Sequence[Path], config: Config) -> tuple[SourceFile, ...]:
@@ -525,49 +534,29 @@ def prompt_run(paths: Sequence[Path], options: CheckOptions) -> tuple[Report, li
     Raises:
         KvgateError: see :func:`check`.
     """
-    from kvgate import __version__
     from kvgate.findings.finding import Unchecked
-    from kvgate.findings.report import Report
     from kvgate.prompt_files import read_prompt_paths
     from kvgate.prompts.requests import describe_log
     from kvgate.ruleset.load import load_rules
-    from kvgate.ruleset.run import Selection, judge
+    from kvgate.ruleset.run import judge
 
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
     config = _configuration_of_run(paths, options)
     reading = read_prompt_paths(paths, config.root, config.exclude, _log_settings(config, options))
-    selection = Selection(
-        select=options.select,
-        ignore=options.ignore,
-        preview=options.preview,
-        profile=options.profile or config.profile,
-        config=_rules_over_one_state(config),
-    )
     judgement = judge(
         load_rules(config.root, thorough=False),
-        selection,
+        _selection(config, options),
         (),
         files=reading.files,
         config=config,
         prompts=reading.defects,
         only=("prompt", "suppression"),
     )
-    findings, accepted = judgement.findings, 0
-    if not options.ignore_baseline:
-        findings, accepted = _without_accepted(findings, config, options)
     unchecked = [Unchecked(reason, path) for path, reason in reading.left_out]
     unchecked += [Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread]
-    report = Report(
-        units=(),
-        findings=findings,
-        unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
-        errors=(*reading.crashes, *judgement.errors),
-        suppressed=judgement.suppressed + accepted,
-        version=__version__,
-        rules=judgement.rules,
-    )
+    report = _report(judgement, unchecked, reading.crashes, config, options)
     return report, [line for summary in reading.logs for line in describe_log(summary)]
 
 
@@ -592,19 +581,6 @@ def prompts_sentence(report: Report) -> str:
     if said.startswith("nothing to check"):
         return "no findings in prompts"
     return said.replace("0 servers checked: ", "prompts checked: ", 1)
-
-
-def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:
-    """The plan's prediction; a crash of the arithmetic is kept apart, so that it costs one unit and not the report."""
-    try:
-        return plan.predict()
-    except Exception:
-        from traceback import format_exc
-
-        from kvgate.findings.finding import InternalError
-
-        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
-        return None
 
 
 def _unmatched_entries(
@@ -755,30 +731,17 @@ def write_baseline(report: Report, paths: Sequence[Path], options: CheckOptions)
         InputError: no file is named, or it cannot be written.
     """
     from kvgate.findings.baseline import write_baseline as text_of
+    from kvgate.source.files import write_whole
 
     file = _baseline_file(_configuration_of_run(paths, options), options)
     if file is None:
         raise InputError("--write-baseline: no file is named (--baseline FILE, or baseline: in kvgate.yaml)")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text_of(report.findings))
+        write_whole(file, text_of(report.findings).encode())
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
     return f"{file}: {len(report.findings)} findings accepted"
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file in one go: a reader sees the old or the new content, never a part.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    partial = file.with_name(file.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def fails(report: Report, fail_on: str, *, strict: bool) -> bool:

@@ -244,10 +244,10 @@ def _emit(text: str, target: Path | None) -> None:
         except OSError as error:
             raise click.UsageError(f"standard output cannot be written: {error.strerror or error}") from None
         return
-    from kvgate.app import write_whole
+    from kvgate.source.files import write_whole
 
     try:
-        write_whole(target, text)
+        write_whole(target, text.encode())
     except OSError as error:
         raise click.UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
 

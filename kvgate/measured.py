@@ -16,6 +16,7 @@ from kvgate.capacity.measured import MeasuredTerms
 from kvgate.engine.shaping import TERMS, shaping
 from kvgate.errors import KvgateError
 from kvgate.records import record
+from kvgate.source.files import write_whole
 from kvgate.source.text import Unresolved
 
 FILE: Final = ".kvgate/measured.json"
@@ -116,15 +117,11 @@ def write_measurement(root: Path, measurement: Measurement) -> str:
     kept.sort(key=lambda one: (one.unit, one.vllm_version, one.gpu))
     text = json.dumps({"schema": SCHEMA, "measurements": [one.as_dict() for one in kept]}, indent=2, sort_keys=True)
     path = root / FILE
-    partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, f"{text}\n".encode())
     except OSError as error:
         raise MeasuredError(f"{FILE}: cannot be written: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
     return FILE
 
 

@@ -5,13 +5,14 @@ Each resolved value keeps its origin, so that a report can say where it came fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvgate.capacity.prediction import Basis, Prediction, Starts, Workload
 from kvgate.config import Config, UnitConfig, WorkloadConfig
+from kvgate.findings.finding import InternalError, Unchecked
 from kvgate.records import record
 from kvgate.source.text import Span, Unresolved
 from kvgate.spelling import nearest
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from kvgate.engine.arguments import ParsedArguments
     from kvgate.engine.images import Image
     from kvgate.hardware.gpu import Gpu
-    from kvgate.manifests.unit import ServeUnit
+    from kvgate.manifests.collect import Collection
+    from kvgate.manifests.unit import Reading, ServeUnit
     from kvgate.measured import Measurement
     from kvgate.models.model import Model
 
@@ -590,3 +592,29 @@ def _with_link(fields: dict[str, int | None], link: PromptLink) -> dict[str, int
     if shared is None:
         shared = link.tokens if prompt is None else min(link.tokens, prompt)
     return {**fields, "prompt_tokens": prompt, "output_tokens": output, "shared_prefix_tokens": shared}
+
+
+def predict_all(
+    plans: Iterable[ServingPlan],
+) -> tuple[list[tuple[ServingPlan, Prediction | None]], list[InternalError]]:
+    """Each plan with its prediction; a crash of the arithmetic is kept apart: it costs one unit and not the report."""
+    predicted: list[tuple[ServingPlan, Prediction | None]] = []
+    crashes: list[InternalError] = []
+    for plan in plans:
+        try:
+            predicted.append((plan, plan.predict()))
+        except Exception:
+            from traceback import format_exc
+
+            crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
+            predicted.append((plan, None))
+    return predicted, crashes
+
+
+def unchecked_places(collection: Collection, reading: Reading, plans: Iterable[ServingPlan]) -> list[Unchecked]:
+    """What could not be read or resolved on the way from files to plans."""
+    return [
+        *(Unchecked(left.reason, left.path) for left in collection.left_out),
+        *(Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None),
+        *(Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems),
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kvgate.config import Config, find_config, load_config
 from kvgate.findings.finding import InternalError, Unchecked
 from kvgate.manifests.collect import SKIPPED_DIRECTORIES, LeftOut
-from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan
+from kvgate.plan import ModelContext, PlanOverrides, ServingPlan, make_plan, predict_all, unchecked_places
 from kvgate.records import record
 
 if TYPE_CHECKING:
@@ -150,32 +150,18 @@ def read_state(
     collection = replace(collection, left_out=tuple(left_out))
     context = ModelContext(root=root, online=online, environ=environ)
     plans = [make_plan(unit, config, overrides, context) for unit in reading.units]
-    unchecked = [Unchecked(left.reason, left.path) for left in collection.left_out]
-    unchecked += [
-        Unchecked(place.reason, place.span.path, place.span.line) for place in reading.unread if place.rule is None
-    ]
-    unchecked += [Unchecked(words, span.path, span.line) for plan in plans for words, span in plan.problems]
-    crashes: list[InternalError] = []
+    unchecked = unchecked_places(collection, reading, plans)
+    predicted, crashes = predict_all(plans)
     return State(
         root=root,
         config=config,
         paths=paths,
         collection=collection,
         reading=reading,
-        units=tuple((plan, _predicted(plan, crashes)) for plan in plans),
+        units=tuple(predicted),
         unchecked=tuple(sorted(unchecked, key=lambda place: (place.path, place.line, place.reason))),
         crashes=tuple(crashes),
     )
-
-
-def _predicted(plan: ServingPlan, crashes: list[InternalError]) -> Prediction | None:
-    try:
-        return plan.predict()
-    except Exception:
-        from traceback import format_exc
-
-        crashes.append(InternalError("prediction", plan.unit.id, plan.unit.span, format_exc()))
-        return None
 
 
 def _left_out_by_git(snapshot: Snapshot, root: Path, paths: Sequence[Path]) -> list[LeftOut]:

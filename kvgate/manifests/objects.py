@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.tree import Tree, distance, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
@@ -223,19 +223,6 @@ def nearest(items: Iterable[_T], path: str, path_of: Callable[[_T], str]) -> lis
     ranked = [(distance(path_of(item), path), item) for item in items]
     least = min((steps for steps, _ in ranked), default=0)
     return [item for steps, item in ranked if steps == least]
-
-
-def distance(left: str, right: str) -> int:
-    """Directories between two files; -1 for the same file."""
-    if left == right:
-        return -1
-    here, there = left.split("/")[:-1], right.split("/")[:-1]
-    shared = 0
-    for one, other in zip(here, there, strict=False):
-        if one != other:
-            break
-        shared += 1
-    return len(here) + len(there) - 2 * shared
 
 
 def backends(route: ClusterObject) -> Iterator[str]:

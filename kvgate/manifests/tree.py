@@ -247,12 +247,13 @@ _Item = TypeVar("_Item", ConfigMap, Autoscaler, ServingRuntime)
 def _nearest(items: list[_Item], path: str, agree: Callable[[_Item, _Item], bool]) -> _Item | None:
     if not items:
         return None
-    ranked = sorted(items, key=lambda item: _distance(item.path, path))
-    best = [item for item in ranked if _distance(item.path, path) == _distance(ranked[0].path, path)]
+    ranked = sorted(items, key=lambda item: distance(item.path, path))
+    best = [item for item in ranked if distance(item.path, path) == distance(ranked[0].path, path)]
     return best[0] if all(agree(item, best[0]) for item in best) else None
 
 
-def _distance(left: str, right: str) -> int:
+def distance(left: str, right: str) -> int:
+    """Directories between two files; -1 for the same file."""
     if left == right:
         return -1
     here, there = left.split("/")[:-1], right.split("/")[:-1]

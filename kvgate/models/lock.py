@@ -12,7 +12,6 @@ Nothing in it depends on when or where it was written.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from kvgate.models.local import CONFIG, ModelError, read_directory, read_object
 from kvgate.models.model import Model
 from kvgate.patterns import regex
 from kvgate.records import record
+from kvgate.source.files import write_whole
 
 DIRECTORY: Final = ".kvgate/models"
 LOCK: Final = "lock.json"
@@ -139,21 +139,11 @@ def write_lock(model: Model, root: Path, requested_revision: str | None = None) 
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write through a temporary file, so that a lock is never half written; false when nothing changes."""
+    """Write what is not there yet; false when nothing changes."""
     data = text.encode("utf-8")
     if not path.is_symlink() and path.is_file() and path.read_bytes() == data:
         return False
-    from tempfile import mkstemp
-
-    descriptor, temporary = mkstemp(dir=path.parent, prefix=".lock-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, data, mode=0o644)
     return True
 
 

@@ -95,7 +95,7 @@ class Scene:
 
     def siblings(self, case: Case) -> list[Case]:
         """The other units of the same file, or of the same directory."""
-        from kvgate.manifests.objects import distance
+        from kvgate.manifests.tree import distance
 
         return [other for other in self.cases if other is not case and distance(other.unit.path, case.unit.path) <= 0]
 

@@ -160,7 +160,7 @@ def _most_replicas(case: Case) -> int:
 
 
 def _around(scene: Scene, case: Case) -> list[SourceFile]:
-    from kvgate.manifests.objects import distance
+    from kvgate.manifests.tree import distance
 
     return [file for file in scene.everything.values() if distance(file.path, case.unit.path) <= 1]
 
@@ -333,7 +333,8 @@ def _shares_through(case: Case) -> str | None:
 
 
 def _other_block_size(scene: Scene, case: Case) -> Iterator[Draft]:
-    from kvgate.manifests.objects import distance, nearest
+    from kvgate.manifests.objects import nearest
+    from kvgate.manifests.tree import distance
 
     size = case.argument("block_size")
     if case.is_unresolved("block_size"):

@@ -208,7 +208,8 @@ _TEST: Final = regex(r"(?:^|/)(?:tests?|__tests__)/|(?:^|/)(?:test_[^/]*|conftes
 
 def servers_of(scene: Scene, file: SourceFile) -> list[Case]:
     """The servers that a client's file is for: the nearest ones, unless they stand too far away to be meant."""
-    from kvgate.manifests.objects import distance, nearest
+    from kvgate.manifests.objects import nearest
+    from kvgate.manifests.tree import distance
 
     if _TEST.search(file.path):
         return []
@@ -333,7 +334,7 @@ def _retrieved(text: str) -> tuple[int, int] | None:
 @check("prefill-decode", values=("what", "prefill", "decode", "prefill_value", "decode_value"), scope="tree")
 def prefill_decode(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Prefill and decode servers of one deployment that do not agree."""
-    from kvgate.manifests.objects import distance
+    from kvgate.manifests.tree import distance
 
     decoders = [case for case in scene.cases if role(case) == "decode"]
     for prefill in scene.cases:
