@@ -1032,7 +1032,6 @@ FAMILIES: Final[dict[str, Family]] = {
     "Cohere2ForCausalLM": Family(each(_COHERE2)),
     "Cohere2MoeForCausalLM": Family(each(_COHERE2)),
     "CohereForCausalLM": _PLAIN,
-    "CosyVoice2ForCausalLM": _EVEN_FAMILY,
     "CwmForCausalLM": _DENSE_FAMILY,
     "DbrxForCausalLM": Family(each(_dbrx, at("n_layers"))),
     "DeciLMForCausalLM": Family(_nas_layers),
