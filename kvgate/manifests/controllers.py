@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.custom import NOT_DEPLOYED
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart
 from kvgate.manifests.helm.values import Release, read_object, read_values
-from kvgate.manifests.launch import Start, environment_of
-from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, scalar_at, text_at
-from kvgate.manifests.unit import NodeHint, ServeUnit, Unread
-from kvgate.shell.expand import mark_placeholders
-from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
-from kvgate.source.yaml_tree import Node, parse_embedded, scalar_int
+from kvgate.manifests.launch import Argument
+from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.source.text import SourceFile, Span, Unresolved, Word
+from kvgate.source.yaml_tree import Node, Scalar, parse_embedded, scalar_int
 
 # Kind and the beginning of its group -> how its controller starts vLLM.
 CONTROLLERS: Final[dict[str, tuple[str, Chart]]] = {
@@ -101,7 +101,7 @@ def is_controlled(item: Node) -> bool:
     kind = text_at(item, "kind")
     row = CONTROLLERS.get(kind or "")
     version = text_at(item, "apiVersion") or ""
-    return (row is not None and version.startswith(row[0])) or (kind == "Workspace" and version.startswith("kaito.sh/"))
+    return (row is not None and version.startswith(row[0])) or (kind in _KAITO and version.startswith("kaito.sh/"))
 
 
 def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -110,8 +110,8 @@ def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[Se
         if not is_controlled(item):
             continue
         kind = text_at(item, "kind") or ""
-        if kind == "Workspace":
-            yield from _workspace(tree, file, item)
+        if kind in _KAITO:
+            yield from _of_kaito(tree, file, item)
             continue
         name = text_at(item, "metadata", "name") or ""
         release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
@@ -127,52 +127,67 @@ def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serve
             yield from read_values(tree, file, spec, Release(kind, text_at(item, "metadata", "namespace"), name, item))
 
 
-def _workspace(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit]:
-    """A Workspace of KAITO: a preset, and vLLM's arguments in a ConfigMap's `inference_config.yaml`."""
-    preset = scalar_at(item, "inference", "preset", "name")
-    if preset is None or not preset.value:
+# Kinds of KAITO that serve presets: where what a Workspace holds is, and where replicas are counted.
+_KAITO: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "Workspace": ((), ()),
+    "InferenceSet": (("spec", "template"), ("spec", "replicas")),
+    "MultiRoleInference": (("spec",), ()),
+}
+
+
+def _of_kaito(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit]:
+    """A Workspace of KAITO, or what makes several: a preset, and vLLM's arguments in a ConfigMap."""
+    kind = text_at(item, "kind") or ""
+    place, counted = _KAITO[kind]
+    holder = node_at(item, *place)
+    preset = scalar_at(holder, "inference", "preset", "name") or scalar_at(holder, "model", "name")
+    if holder is None or preset is None or not preset.value:
         return
     if text_at(item, "metadata", "annotations", "kaito.sh/runtime") == "transformers":
         return
     namespace = text_at(item, "metadata", "namespace")
-    words = [Word(Text.at("--model", preset.span)), mark_placeholders(Value(preset.text)).word()]
-    notes: tuple[Unresolved, ...] = ()
-    config = scalar_at(item, "inference", "config")
-    if config is not None and config.value:
-        found = tree.config_map(config.value, namespace, file.path)
-        text = found.data.get("inference_config.yaml") if found is not None else None
-        documents = parse_embedded(text.text).documents if text is not None else []
-        if documents:
-            words += words_of_entries(entries_at(documents[0], "vllm"))
-        else:
-            notes = (Unresolved(config.value, "this ConfigMap is not among the files read"),)
-    machine = scalar_at(item, "resource", "instanceType") or scalar_at(item, "resource", "preferredNodes")
-    hints = (NodeHint("node.kubernetes.io/instance-type", (machine.value,), machine.span),) if machine else ()
-    count = node_at(item, "resource", "count")
-    name = text_at(item, "metadata", "name") or ""
-    start = Start(tuple(words), "the controller's configuration", False, (), preset.span, notes=notes)
-    yield ServeUnit(
-        id="/".join(["Workspace", namespace or "default", name]),
-        path=file.path,
-        span=_first(item, "inference") or preset.span,
-        kind="Workspace",
-        name=name,
-        container=None,
+    words, notes = _of_preset(tree, file, holder, preset, namespace)
+    whole = Controlled(
+        kind=kind,
         namespace=namespace,
-        words=start.words,
-        positional_model=False,
-        entry=start.entry,
-        image=None,
-        environment=environment_of({}, {}),
-        gpu_requests=(),
-        node_hints=hints,
-        replicas=None if scalar_int(count) is None else 1,
-        annotations={},
-        shared_memory=None,
+        name=text_at(item, "metadata", "name") or "",
+        words=words,
+        span=_first(holder, "inference") or preset.span,
         node=item,
         document=item,
-        notes=start.notes,
+        notes=notes,
     )
+    roles = items_at(holder, "roles") if kind == "MultiRoleInference" else [holder]
+    for role in roles:
+        resource = node_at(role, "resource") or role
+        machine = scalar_at(resource, "instanceType") or scalar_at(resource, "preferredNodes")
+        stated = node_at(item, *counted) if counted else node_at(role, "replicas")
+        # the nodes of a Workspace are counted, and are one server
+        count = (
+            scalar_int(stated) if stated is not None else None if scalar_int(node_at(resource, "count")) is None else 1
+        )
+        yield replace(
+            whole,
+            role=text_at(role, "type") or "",
+            machine=("node.kubernetes.io/instance-type", machine),
+            replicas=count,
+            replicas_span=stated.span if stated is not None and count is not None else None,
+        ).unit(file)
+
+
+def _of_preset(
+    tree: Tree, file: SourceFile, holder: Node, preset: Scalar, namespace: str | None
+) -> tuple[list[Word], tuple[Unresolved, ...]]:
+    words = [*Argument("--model", preset).words()]
+    config = scalar_at(holder, "inference", "config")
+    if config is None or not config.value:
+        return words, ()
+    found = tree.config_map(config.value, namespace, file.path)
+    text = found.data.get("inference_config.yaml") if found is not None else None
+    documents = parse_embedded(text.text).documents if text is not None else []
+    if not documents:
+        return words, (Unresolved(config.value, "this ConfigMap is not among the files read"),)
+    return [*words, *words_of_entries(entries_at(documents[0], "vllm"))], ()
 
 
 def _first(item: Node, key: str) -> Span | None:

@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.values import Release, read_values
-from kvgate.manifests.launch import Start, environment_of
+from kvgate.manifests.launch import Argument
 from kvgate.manifests.shapes import is_kubernetes
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
-from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
+from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text, Word
+from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_go_template, parse_embedded, scalar_int
 
 MAX_CHARACTERS: Final = 200_000
@@ -93,42 +94,26 @@ def _aibrix(file: SourceFile, item: Node, template: Node) -> ServeUnit | None:
     source = scalar_at(spec, "model_source", "uri")
     if text_at(spec, "engine", "type") != "vllm" or source is None or not isinstance(template, Mapping):
         return None
-    words = [Word(Text.at("--model", source.span)), mark_placeholders(Value(source.text)).word()]
+    words = [*Argument("--model", source).words()]
     for path, flag in _AIBRIX_FLAGS:
         value = scalar_at(spec, *path)
         if value is not None and value.value and not (path[0] == "parallelism" and (scalar_int(value) or 0) <= 1):
-            words += [Word(Text.at(f"--{flag}", value.span)), mark_placeholders(Value(value.text)).word()]
+            words += Argument(f"--{flag}", value).words()
     words += words_of_entries(entries_at(spec, "engine_args"))
     for argument in items_at(spec, "engine", "serve_args"):
         if isinstance(argument, Scalar):
             words.append(mark_placeholders(Value(argument.text)).word())
     count = node_at(spec, "accelerator", "count")
     number = scalar_int(count)
-    devices = (GpuRequest("device", number, count.span),) if count is not None and number is not None else ()
-    accelerator = scalar_at(spec, "accelerator", "type")
-    hints = (NodeHint("accelerator", (accelerator.value,), accelerator.span),) if accelerator is not None else ()
-    image = scalar_at(spec, "engine", "image")
-    name = text_at(template, "name") or ""
-    namespace = text_at(item, "metadata", "namespace")
-    start = Start(tuple(words), "the controller's configuration", False, (), template.span)
-    return ServeUnit(
-        id="/".join(["ModelDeploymentTemplate", namespace or "default", name]),
-        path=file.path,
-        span=template.span,
+    return Controlled(
         kind="ModelDeploymentTemplate",
-        name=name,
-        container=None,
-        namespace=namespace,
-        words=start.words,
-        positional_model=False,
-        entry=start.entry,
-        image=Value(image.text).word() if image is not None and image.value else None,
-        environment=environment_of({}, {}),
-        gpu_requests=devices,
-        node_hints=hints,
-        replicas=None,
-        annotations={},
-        shared_memory=None,
+        namespace=text_at(item, "metadata", "namespace"),
+        name=text_at(template, "name") or "",
+        words=words,
+        span=template.span,
         node=template,
         document=item,
-    )
+        image=scalar_at(spec, "engine", "image"),
+        devices=(GpuRequest("device", number, count.span),) if count is not None and number is not None else (),
+        machine=("accelerator", scalar_at(spec, "accelerator", "type")),
+    ).unit(file)

@@ -230,6 +230,48 @@ def test_the_machine_of_a_resource_profile() -> None:
     assert one({"m.yaml": text.format(profile="cpu:6")}).gpu_requests == ()
 
 
+def test_presets_of_kaito_that_never_say_vllm() -> None:
+    text = """\
+        apiVersion: kaito.sh/v1beta1
+        kind: Workspace
+        metadata: {name: w}
+        resource: {count: 2, instanceType: Standard_NC80adis_H100_v5}
+        inference: {preset: {name: deepseek-r1-0528}}
+        ---
+        apiVersion: kaito.sh/v1alpha1
+        kind: InferenceSet
+        metadata: {name: s}
+        spec:
+          replicas: 3
+          template:
+            resource: {instanceType: Standard_NC24ads_A100_v4}
+            inference: {preset: {name: phi-4}}
+        ---
+        apiVersion: kaito.sh/v1alpha1
+        kind: MultiRoleInference
+        metadata: {name: m}
+        spec:
+          model: {name: phi-4-mini-instruct}
+          roles:
+            - {type: prefill, replicas: 1, instanceType: Standard_NC24ads_A100_v4}
+            - {type: decode, replicas: 2, instanceType: Standard_NC24ads_A100_v4}
+        ---
+        apiVersion: kaito.sh/v1beta1
+        kind: Workspace
+        metadata: {name: t}
+        tuning: {preset: {name: phi-4}}
+        """
+    found = units({"k.yaml": text})
+    assert [(unit.id, words(unit), unit.replicas) for unit in found] == [
+        ("Workspace/default/w", "--model deepseek-r1-0528", 1),
+        ("InferenceSet/default/s", "--model phi-4", 3),
+        ("MultiRoleInference/default/m/prefill", "--model phi-4-mini-instruct", 1),
+        ("MultiRoleInference/default/m/decode", "--model phi-4-mini-instruct", 2),
+    ]
+    machines = [unit.node_hints[0].values for unit in found]
+    assert machines == [("Standard_NC80adis_H100_v5",), *[("Standard_NC24ads_A100_v4",)] * 3]
+
+
 def test_a_section_of_somebodys_settings_with_the_model_in_it() -> None:
     text = """\
         server: {port: 8000}
