@@ -57,14 +57,6 @@ def main() -> None:
         print(f"{name:40} {1000 * statistics.median(times):6.2f} ms  {peak / 1024:8.0f} KiB at most")
     bare, loaded = start_seconds("pass"), start_seconds("import kvgate.capacity.predict")
     print(f"import of kvgate.capacity.predict: {1000 * (loaded - bare):.0f} ms beyond a bare interpreter")
-    yaml, check = (
-        start_seconds("import yaml"),
-        start_seconds(
-            "import sys; sys.argv = ['kvgate', 'check', 'tests/examples/deploy', '-q', '--format', 'json', '--output', "
-            "'/dev/null', '--fail-on', 'never']; from kvgate.cli import main; main()"
-        ),
-    )
-    print(f"kvgate check of the example: {check:.3f} s, {check / yaml:.1f} x `import yaml` ({yaml:.3f} s)")
 
 
 if __name__ == "__main__":
