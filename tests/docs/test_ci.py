@@ -1,8 +1,10 @@
 """``.ci/run``: what a machine cannot do is said aloud and left out, and is a failure only where it was asked for."""
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,21 @@ def test_a_machine_that_cannot_run_vllm(tmp_path: Path, programs: dict[str, str]
         f"== LEFT OUT, nothing was compared with a real vLLM: {why}",
     ]
     assert (done.returncode, done.stderr) == (1 if asked else 0, "")
+
+
+def test_the_run_that_is_prepared_for_a_gpu() -> None:
+    """Its manifest is predicted as its comment says, and nothing of it is left out of the command."""
+    subprocess.run(["bash", "-n", RUN.with_name("gpu")], check=True)
+    folder = RUN.parents[1] / "tests" / "examples" / "smoke"
+
+    def kvgate(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kvgate", *words, "--gpu", "NVIDIA L4"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    (unit,) = json.loads(kvgate("check", ".", "--format", "json").stdout)["units"]
+    load = unit["prediction"]["concurrency"]
+    assert unit["prediction"]["kv_cache"]["size_tokens"] == 40960
+    assert (load["sustained"], load["admitted"], load["preemption_expected"]) == (4, 5, True)
+    command = kvgate("smoke", "pod.yaml", "--dry-run", "--dummy-weights", "--python", "python3")
+    assert (command.returncode, command.stderr) == (0, "")
+    assert f"--model={folder / 'model'}" in command.stdout
