@@ -4,8 +4,8 @@
 
 The example is timed in turn with ``python -c "import yaml"``, which no tool that reads YAML can do without. The tree
 holds one vLLM server to nine other manifests, as a platform team's repository does. Processor time is user and system
-time of the whole process, memory its peak; medians. Nothing is asserted: numbers belong to the machine they are measured
-on. Not under PYTHONDONTWRITEBYTECODE: installed tools have their bytecode compiled.
+time of the whole process, memory its peak; medians. Nothing is asserted: numbers belong to the machine. Not under
+PYTHONDONTWRITEBYTECODE: installed tools have their bytecode compiled.
 """
 
 from __future__ import annotations

@@ -107,11 +107,11 @@ def _collisions(scene: Scene, case: Case) -> Iterator[Draft]:
         if found.namespace is None or case.unit.namespace is None or found.namespace == case.unit.namespace
     ]
     for service in nearest(services, case.unit.path, lambda found: found.path):
-        if service.text("spec", "type") == "ExternalName" or service.text("spec", "clusterIP") == "None":
-            continue  # no variables come of these
         variable = re.sub(r"[^A-Z0-9]", "_", service.name.upper()) + "_PORT"
         if not variable.startswith("VLLM_") or variable in own:
             continue
+        if service.text("spec", "type") == "ExternalName" or service.text("spec", "clusterIP") == "None":
+            continue  # no variables come of these
         if env_presence(variable, case.plan.version) != "present":
             continue
         yield Draft(
