@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
-from kvgate.manifests.tree import Tree, entries_at, expand_list, node_at, text_at
+from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Node, Scalar, YamlStream, is_go_template
+from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
 
 if TYPE_CHECKING:
     from kvgate.manifests.rendering import Rendering
@@ -30,13 +30,6 @@ _MATTERS: Final = (
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
 _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
-# Kinds of every other manifest that hold no containers.
-_PLAIN_KINDS: Final = frozenset(
-    {
-        "ConfigMap", "HorizontalPodAutoscaler", "Ingress", "Namespace", "NetworkPolicy", "PersistentVolume",
-        "PersistentVolumeClaim", "PodDisruptionBudget", "Secret", "Service", "ServiceAccount",
-    }
-)  # fmt: skip
 # Kinds of units that may be a part of another one.
 _PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
 
@@ -322,51 +315,13 @@ def _read_object(
     Args:
         span: where what stands in another file (a patched base) counts as beginning.
     """
-    for found in _of_every_kind(tree, file, document):
+    from kvgate.manifests.kinds import read_kinds
+
+    for found in read_kinds(tree, file, document):
         if span is not None and isinstance(found, ServeUnit) and found.span.file is not file:
             yield replace(found, span=span)
         else:
             yield found
-
-
-def _of_every_kind(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
-    from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
-
-    yield from read_kubernetes(tree, file, document)
-    if any(_carries_manifests(item) for item in expand_list(document)):
-        from kvgate.manifests.embedded import read_config_maps
-
-        yield from read_config_maps(tree, file, document)
-    if any(is_other_kind(item) for item in expand_list(document) if text_at(item, "kind") not in _PLAIN_KINDS):
-        from kvgate.manifests.controllers import read_controlled
-        from kvgate.manifests.custom import read_custom
-        from kvgate.manifests.helm.releases import read_releases
-        from kvgate.manifests.ray import read_ray
-
-        known = [
-            *read_custom(tree, file, document),
-            *read_ray(tree, file, document),
-            *read_releases(tree, file, document),
-            *read_controlled(tree, file, document),
-        ]
-        yield from known
-        if not known:
-            from kvgate.manifests.controllers import read_unknown
-
-            yield from read_unknown(tree, file, document)
-
-
-def _carries_manifests(item: Node) -> bool:
-    """Whether an object is a ConfigMap with texts of several lines, which may be manifests for a controller."""
-    if text_at(item, "kind") != "ConfigMap":
-        return False
-    texts = [entry.value.value for entry in entries_at(item, "data") if isinstance(entry.value, Scalar)]
-    texts = [text for text in texts if ":\n" in text and "vllm" in text.lower()]
-    if not texts:
-        return False
-    from kvgate.manifests.embedded import CARRIED
-
-    return any(CARRIED.search(text) for text in texts)
 
 
 def _problems(stream: YamlStream) -> Iterator[Unread]:

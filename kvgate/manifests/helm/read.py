@@ -10,7 +10,7 @@ from typing import Final
 from kvgate.manifests.helm.chart import Rendered, chart_of, folder_of_chart, is_disabled, render_statically
 from kvgate.manifests.helm.go_template import TemplateError
 from kvgate.manifests.shapes import is_compose, is_kubernetes
-from kvgate.manifests.tree import Tree, expand_list, text_at
+from kvgate.manifests.tree import Tree, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Node
@@ -80,19 +80,9 @@ def _units_of_document(
     tree: Tree, file: SourceFile, document: Node, *, templated: bool
 ) -> Iterator[ServeUnit | Unread]:
     if is_kubernetes(document):
-        from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
+        from kvgate.manifests.kinds import read_kinds
 
-        yield from read_kubernetes(tree, file, document, templated=templated)
-        if any(is_other_kind(item) for item in expand_list(document)):
-            from kvgate.manifests.controllers import read_controlled
-            from kvgate.manifests.custom import read_custom
-            from kvgate.manifests.embedded import read_config_maps
-            from kvgate.manifests.ray import read_ray
-
-            yield from read_custom(tree, file, document, templated=templated)
-            yield from read_ray(tree, file, document)
-            yield from read_config_maps(tree, file, document)
-            yield from read_controlled(tree, file, document)
+        yield from read_kinds(tree, file, document, templated=templated)
     elif is_compose(document):
         from kvgate.manifests.compose import read_compose
 
