@@ -39,6 +39,8 @@ _STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|image:[^\n]
 def is_of_no_interest(path: str) -> bool:
     """Whether no reader takes a path; writing it out of git's objects would only cost time."""
     *folders, name = path.split("/")
+    if folders[-1:] == ["charts"] and name.endswith(".tgz"):
+        return False  # a packaged dependency, which Helm renders
     return os.path.splitext(name)[1].lower() in _OF_NO_INTEREST or not SKIPPED_DIRECTORIES.isdisjoint(folders)
 
 

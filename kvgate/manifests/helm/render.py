@@ -124,16 +124,24 @@ def _release(
     for path, text in rendered.manifests:
         full = posixpath.join(folder, path) if folder else path
         file = tree.read(full)
-        if file is None:
-            continue
-        read.add(full)
+        if file is not None:
+            read.add(full)
         if text.strip() and "vllm" in text.lower():
-            documents = documents_of(Value(_located(text, file, chart)))
+            if file is not None:
+                written = _located(text, file, chart)
+            else:  # of a packaged chart: what stands in the tree are the values that are handed to it
+                file = next((source for name in _own_values(folder) if (source := tree.read(name))), metadata)
+                written = Text.at(text, file.line_span(1))
+            documents = documents_of(Value(written))
             units = units_of(tree, file, Rendered(documents.documents, True), templated=False)
             found += [_named(unit, release) for unit in units]
     read |= {path for path in tree.files if folder_of_chart(path) == folder or _below(path, folder)}
-    read |= {posixpath.join(folder, name) for name in ("values.yaml", "values.yml")}
+    read |= set(_own_values(folder))
     return found, frozenset(read | set(release.values))
+
+
+def _own_values(folder: str) -> tuple[str, ...]:
+    return tuple(posixpath.join(folder, name) for name in ("values.yaml", "values.yml"))
 
 
 def _named(unit: ServeUnit | Unread, release: ChartValues) -> ServeUnit | Unread:
