@@ -426,7 +426,10 @@ class _Layout:
             mode = "all" if every and not drafted and not release.hybrid_caching else "align"
         if mode == "all" and not release.all_mode:
             raise RefusedError(f"vLLM {release.version} has no --mamba-cache-mode all")
-        return mode if every or mode != "all" else "align"
+        mode = mode if every or mode != "all" else "align"
+        if mode == "align" and not settings.chunked_prefill and release.at_least("0.15.0"):
+            raise RefusedError("prefix caching of recurrent states needs chunked prefill")
+        return mode
 
     def _align_states(self, mode: str) -> None:
         """Attention blocks grow until a page holds a state; states are padded to it (``_align_hybrid_block_size``)."""

@@ -90,6 +90,16 @@ def test_replayed_states_keep_a_ring_of_inputs(predict: Predict, gpu: Callable[[
     assert _state_page(ring) > _state_page(plain)
 
 
+def test_states_at_block_boundaries_need_chunked_prefill(predict: Predict) -> None:
+    arguments = {**_CARD, "enable_prefix_caching": True, "enable_chunked_prefill": False}
+    prediction = predict(_NEMOTRON, arguments)
+    assert (prediction.starts, prediction.reasons[0]) == (
+        "no",
+        "prefix caching of recurrent states needs chunked prefill",
+    )
+    assert predict(_NEMOTRON, {**arguments, "enable_prefix_caching": False}).starts == "yes"
+
+
 def test_replay_is_refused_elsewhere(predict: Predict, llama: Model) -> None:
     prediction = predict(llama, {**_CARD, "use_replayssm": True})
     assert prediction.starts == "no"
