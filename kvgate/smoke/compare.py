@@ -33,6 +33,8 @@ from kvgate.smoke.verdict import (
 )
 
 GIB: Final = 1 << 30
+#: Bytes of a term that are worth a word.
+WEIGHTY: Final = 0.05 * GIB
 #: What a check's prediction starts from.
 ARGUMENTS: Final = "the arguments alone"
 MEASURED_TOKENS: Final = "the measured tokens"
@@ -492,11 +494,17 @@ def _budget_words(
     # what takes from the pool counts up, what gives to it counts down
     weighty = sorted((part for part in parts if (part[1] > 0) == short), key=lambda part: -abs(part[1]))
     words = f"the pool is {abs(excess) / GIB:.1f} GiB {'short' if short else 'larger than predicted'}"
-    named = [f"{TERM_WORDS[name]} {abs(size) / GIB:.1f}" for name, size in weighty if abs(size) >= 0.05 * GIB]
+    named = [f"{TERM_WORDS[name]} {abs(size) / GIB:.1f}" for name, size in weighty if abs(size) >= WEIGHTY]
+    rest = abs(excess) - sum(size if short else -size for _, size in parts)
+    unprinted = [
+        TERM_WORDS[term.name]
+        for term in terms
+        if term.name in TERMS and term.measured is None and term.predicted.basis != "exact"
+    ]
+    if rest >= WEIGHTY and unprinted:
+        named.append(f"{rest / GIB:.1f} in what the log does not print ({', '.join(unprinted)})")
     if named:
         words += f": {', '.join(named)}"
-    elif not parts:
-        words += "; the log does not say by which term"
     reason = _shaped(differences, [name for name, _ in weighty[:2]] or [*TERMS, "requested", "kv_cache_available"])
     if not reason and weighty and weighty[0][0] == "activation_peak":
         reason = _batch_words(prediction, log)

@@ -15,8 +15,9 @@ from kvgate.smoke.subject import Subject
 from kvgate.smoke.verdict import NOT_SET, Difference
 from kvgate.source.text import Unresolved
 
-# How far a GPU's total memory may lie from the catalogue's figure: drivers differ by less, products by more.
-_MEMORY_SHARE: Final = 0.03
+# How far a GPU's total memory may lie from the catalogue's figure: error correction takes 6%, Windows shows 5% more
+# than Linux, and products differ by more.
+_MEMORY_SHARE: Final = 0.07
 
 
 def find_differences(

@@ -462,3 +462,21 @@ def test_a_model_that_is_not_at_hand(folder: Folder) -> None:
         'no prediction: the configuration of "/models/Phi-4" is not at hand (/models/Phi-4: no such file or directory); '
         "models: in kvgate.yaml says what it is, --online fetches a model of the Hub"
     ]
+
+
+def test_what_the_log_does_not_print_is_named_too(folder: Folder) -> None:
+    """Releases before 0.10.2 print what loading took and what was left: the rest is what neither accounts for."""
+    folder.measured()
+    log = log_of(weights=15.09, available=3.1, blocks=1587, tokens=25392, concurrency=1.55)
+    short = "".join(line for line in log.splitlines(keepends=True) if "Free memory on device" not in line)
+    _, verdict, _ = folder.verify(short)
+    assert verdict["cause"] == (
+        "the pool is 1.9 GiB short: weights 0.1, 1.8 in what the log does not print (activation peak, non-torch)"
+    )
+
+
+@pytest.mark.parametrize(("total", "same"), [("22.30", True), ("24.00", True), ("21.50", False), ("31.36", False)])
+def test_error_correction_and_other_drivers_make_no_other_gpu(folder: Folder, total: str, same: bool) -> None:
+    """An RTX 4090 has 23.6 GiB; error correction would leave 22.1, Windows shows 24."""
+    _, verdict, _ = folder.verify(log_of().replace("23.20/23.64", f"21.00/{total}"))
+    assert ([one["name"] for one in verdict["differences"]] == []) == same
