@@ -45,7 +45,10 @@ _MARKS: Final = (
 # ... nor does one that only speaks of prompts, unless it builds one
 _BUILDS: Final = re.compile(r"def \w*prompt|\b[A-Z_]*PROMPT[A-Z_]*\s*=|\bprompts?\s*=\s*\(?\s*[rf]?[\"']|\.Template\(")
 # ... nor one whose prompts are those of a terminal
-_TERMINAL: Final = re.compile(r"\b(?:prompt_toolkit|PromptSession|questionary|InquirerPy|readline|cmd2?\.Cmd|PS1)\b")
+_TERMINAL: Final = re.compile(
+    r"\b(?:prompt_toolkit|PromptSession|questionary|InquirerPy|inquirer|readline|cmd2?\.Cmd|PS1"
+    r"|(?:rich|click|typer)\.prompt)\b"
+)
 _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
 

@@ -534,6 +534,10 @@ class Calls(Expressions):
             change = strftime_change(form) if form is not None else Change.REQUEST
             part = Part(Kind.CLOCK, Change.REQUEST, span, words="", path=clock.path if clock else frame.path)
             return written(as_fine_as(part, change))
+        if dotted == "random.shuffle" and args and isinstance(args[0], Rows):
+            words = "a list that is shuffled"
+            args[0].unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path)
+            return NOTHING
         known = known_call(dotted, span)
         if known is not None:
             return written(replace(known, path=frame.path))

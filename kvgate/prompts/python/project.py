@@ -125,7 +125,8 @@ class Project:
         if known is None:
             lines = module.file.line_starts
             end = node.end_lineno or node.lineno
-            text = module.file.text[lines[node.lineno - 1] : lines[end] if end < len(lines) else len(module.file.text)]
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            text = module.file.text[lines[first - 1] : lines[end] if end < len(lines) else len(module.file.text)]
             calls = frozenset(_CALLED.findall(text))
             known = self._facts[id(node)] = FunctionFacts(node.name, _WORDS.search(text) is not None, calls)
         return known

@@ -13,6 +13,7 @@ from kvgate.prompts.order import HOW_OFTEN, LEAST_TOKENS, frozen, judge
 from kvgate.prompts.part import BYTES_PER_TOKEN, Change, Choice, Item, Kind, Message, Part, Prompt, parts_of, static
 from kvgate.prompts.python import chat
 from kvgate.prompts.python.placeholders import Fill, fill
+from kvgate.prompts.python.tree import decorators_of
 from kvgate.prompts.python.values import Fields, Rows, Template, Value, Written, entering, items_of
 from kvgate.prompts.syntax import located
 from kvgate.prompts.vocabulary import is_prompt_name, meaning_of, words_of
@@ -47,6 +48,13 @@ _BENCHMARK: Final = re.compile(r"bench|load_?test|locust|stress|perf_test|throug
 _LOCUST: Final = re.compile(r"\b(?:Fast)?HttpUser\b")
 _REPEATS: Final = re.compile(
     r"(?m)^[ \t]*(?:async )?(?:for|while)\b|\bfor \w+ in\b|\bHttpUser\b|\.map\(|Thread\(|Process\("
+)
+#: What makes a function's text a part of the system text, behind the static parts of it (Pydantic AI).
+_PROMPT_DECORATORS: Final = frozenset({"system_prompt", "instructions"})
+#: Prompts of models that paint: nothing of theirs is cached.
+_PICTURES: Final = re.compile(r"\bdiffusers\b|\.images\.generate\b|\bnum_inference_steps\b")
+_PICTURE_KEYWORDS: Final = frozenset(
+    {"num_inference_steps", "guidance_scale", "negative_prompt", "num_images_per_prompt"}
 )
 _LLM_WORDS: Final = re.compile(r"\bllms?\b|\bprompts?\b|\bopenai\b|\bvllm\b|language model", re.IGNORECASE)
 
@@ -116,6 +124,8 @@ class Sinks:
         if isinstance(value, Template):
             self.templated(value, path, module)
         elif path and isinstance(value, Written) and len(value.items) > 1 and is_prompt_name(name):
+            if _PICTURES.search(module.file.text):
+                return
             self.weak.append(_text_prompt(name, value.items, span, path))
 
     def returned(
@@ -123,6 +133,8 @@ class Sinks:
     ) -> None:
         if isinstance(value, Rows):
             self.listed(value, path, module)
+        elif isinstance(value, Written) and value.items and decorators_of(node) & _PROMPT_DECORATORS:
+            self.system_rewritten(value.items, module.places.span(node), path)
         elif isinstance(value, Written) and len(value.items) > 1:
             told = "context" in words_of(node.name) and _LLM_WORDS.search(ast.get_docstring(node) or "")
             if is_prompt_name(node.name) or told:
@@ -203,7 +215,7 @@ class Sinks:
         )
         if key is None and sends and call.args:
             key = "0"
-        if key is None:
+        if key is None or call.kwargs.keys() & _PICTURE_KEYWORDS or {"image", "images"} & set(words_of(call.dotted)):
             return
         value = call.args[0] if key == "0" else call.kwargs[key]
         span = call.spans[key]
