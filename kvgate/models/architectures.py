@@ -667,6 +667,22 @@ def _whisper(config: Config) -> Iterable[Layer]:
         yield Layer(index, "cross", heads=heads, kv_heads=heads, head_size=size, head_size_v=size)
 
 
+def _plamo2(config: Config, index: int) -> Iterable[Layer]:
+    """One layer of each period attends (``plamo2.py:is_mamba``)."""
+    count, step = number(config, "num_hidden_layers"), number(config, "mamba_step", 2)
+    attends = index == count - 1 if count <= step // 2 else index % step == step // 2
+    size = number(config, "hidden_size_per_head")
+    if attends or not config.get("mamba_enabled", True):
+        yield Layer(index, heads=query_heads(config), kv_heads=kv_heads(config), head_size=size, head_size_v=size)
+        return
+    heads = number(config, "mamba_num_heads")
+    state = State(
+        "mamba2", heads=heads, head_dim=size, state_size=number(config, "mamba_d_state"), inner=heads * size,
+        conv_kernel=number(config, "mamba_d_conv"), checkpoints=1,
+    )  # fmt: skip
+    yield Layer(index, "recurrent", state=state)
+
+
 def _streaming_encoder(config: Config) -> Iterable[Layer]:
     """A causal encoder of speech: several of its positions are kept for each token (``whisper_causal.py``)."""
     audio = config["audio_config"]
@@ -1123,6 +1139,9 @@ FAMILIES: Final[dict[str, Family]] = {
     "PanguEmbeddedForCausalLM": Family(each(attention(window=_pangu_window))),
     "Param2MoEForCausalLM": _PLAIN,
     "PersimmonForCausalLM": Family(each(attention(size=even_head_size, kv=query_heads))),
+    "MotifForCausalLM": _PLAIN,
+    "Phi3SmallForCausalLM": _EVEN_FAMILY,
+    "Plamo2ForCausalLM": Family(each(_plamo2), hybrid=True),
     "Phi3ForCausalLM": _DENSE_FAMILY,
     "PhiForCausalLM": Family(each(attention(size=even_head_size))),
     "PhiMoEForCausalLM": _PLAIN,
@@ -1315,6 +1334,12 @@ FAMILIES: Final[dict[str, Family]] = {
     # encoder-decoder
     "CohereAsrForConditionalGeneration": Family(_cohere_asr, multimodal=True, encoder_decoder=True),
     "WhisperForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
+    "BartForConditionalGeneration": Family(_whisper, encoder_decoder=True),
+    "BartModel": Family(_whisper, encoder_decoder=True),
+    "DonutForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
+    "Florence2ForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
+    "MBartForConditionalGeneration": Family(_whisper, encoder_decoder=True),
+    "NemotronParseForConditionalGeneration": Family(_whisper, multimodal=True, encoder_decoder=True),
     # multimodal: the language model's caches
     "Alpamayo2Super": inside(fixed("Qwen3ForCausalLM")),
     "AriaForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),

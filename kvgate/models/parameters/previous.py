@@ -23,7 +23,7 @@ from kvgate.models.parameters.blocks import (
 from kvgate.models.parameters.decoder import Decoder, Family
 from kvgate.models.parameters.keys import Keys
 from kvgate.models.parameters.multimodal import MULTIMODAL, vision
-from kvgate.models.parameters.tally import Tally, divide
+from kvgate.models.parameters.tally import FLOAT32, Tally, divide
 from kvgate.models.parameters.towers import Encoder
 from kvgate.records import record
 
@@ -284,6 +284,81 @@ def _gate(keys: Keys, layer: int) -> int:
 
 OURO: Final = replace(rows.LLAMA, mixer=Attention(), mlp=GatedMLP(), norms=4, after=Vector("early_exit_gate", (_gate,)))
 
+# --------------------------------------------------------------------------------------------------------------------
+# Phi-3 Small (to 0.9), Motif (to 0.11), PLaMo 2 (to 0.26)
+
+PHI3_SMALL: Final = Decoder(
+    Attention(qkv="query_key_value", out="dense", bias=1, out_bias=1, head_dim=_even),
+    GatedMLP(bias=1, up="up_proj"),
+    norm_bias=1,
+    final_norm=2,
+    tie_default=True,
+)
+MOTIF: Final = Decoder(
+    Several(
+        (
+            Attention(bias="qkv_bias|attention_bias|use_bias|=0", out_bias="attention_bias|use_bias|=0"),
+            Vector("self_attn.lambda", (4, lambda keys, layer: keys.head_dim), itemsize=FLOAT32),
+            Vector("self_attn.subln", (2, lambda keys, layer: keys.head_dim)),
+        )
+    ),
+    # The activation is a polynomial of three learned weights and a bias.
+    Several((GatedMLP(bias="use_bias|=0"), Vector("mlp.act_fn", (4,)))),
+)
+
+
+def _plamo_size(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["hidden_size_per_head"])
+
+
+@record
+class PlamoMamba:
+    """PLaMo 2's Mamba 2 layers (``plamo2.py``): a low-rank step, norms of B, C and the step."""
+
+    name: str = "mixer"
+
+    def count(self, tally: Tally, keys: Keys, name: str, layer: int) -> None:
+        del layer
+        ranks, heads = tally.shard.tensor, int(keys["mamba_num_heads"])
+        inner, state = heads * _plamo_size(keys), int(keys["mamba_d_state"])
+        rank = max(64, keys.hidden // 16)
+        prefix = f"{name}{self.name}."
+        tally.param(f"{prefix}conv1d", divide(inner, ranks), int(keys["mamba_d_conv"]))
+        tally.linear(f"{prefix}in_proj", keys.hidden, inner, inner)
+        tally.linear(f"{prefix}bcdt_proj", inner, rank + 2 * state, split="row")
+        tally.linear(f"{prefix}dt_proj", rank, heads)
+        tally.param(f"{prefix}A", divide(heads, ranks), itemsize=FLOAT32)
+        tally.param(f"{prefix}D", 2 * divide(heads, ranks))
+        tally.linear(f"{prefix}out_proj", inner, keys.hidden, split="row")
+        tally.param(f"{prefix}norms", rank + 2 * state)
+
+
+def _plamo_kind(keys: Keys, layer: int) -> str:
+    step = int(keys.get("mamba_step") or 2)
+    attends = layer == keys.layers - 1 if keys.layers <= step // 2 else layer % step == step // 2
+    return "attention" if attends or not keys.get("mamba_enabled", True) else "mamba"
+
+
+PLAMO2: Final = Decoder(
+    by(
+        _plamo_kind,
+        attention=Several(
+            (
+                Attention("mixer", head_dim=_plamo_size),
+                # Norms with a weight for each element of each head.
+                Vector(
+                    "mixer.qk_norms",
+                    (lambda keys, layer: (keys.heads + keys.kv_heads) * _plamo_size(keys),),
+                    sharded=True,
+                ),
+            )
+        ),
+        mamba=PlamoMamba(),
+    ),
+    norms=4,
+)
+
 _LLAMA: Final = (
     "AquilaForCausalLM",
     "AquilaModel",
@@ -310,7 +385,10 @@ PREVIOUS: Final[Mapping[str, Family]] = {
     "MiniMaxM1ForCausalLM": Family(MINIMAX),
     "MiniMaxText01ForCausalLM": Family(MINIMAX),
     "MllamaForConditionalGeneration": MLLAMA,
+    "MotifForCausalLM": Family(MOTIF),
     "MptForCausalLM": Family(MPT),
+    "Phi3SmallForCausalLM": Family(PHI3_SMALL),
+    "Plamo2ForCausalLM": Family(PLAMO2),
     "MusicFlamingoForConditionalGeneration": MULTIMODAL["AudioFlamingo3ForConditionalGeneration"],
     "OuroForCausalLM": Family(OURO),
     "PersimmonForCausalLM": Family(PERSIMMON),
