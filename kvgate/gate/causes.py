@@ -163,20 +163,10 @@ def _take_version(plan: ServingPlan, other: ServingPlan) -> ServingPlan:
     """The plan under another's release: its own words, as that release reads them."""
     if plan.version == other.version:
         return plan
-    from kvgate.engine.arguments import parse_arguments
-    from kvgate.plan import usable_values
+    from kvgate.plan import at_release
 
-    parsed = parse_arguments(plan.unit.words, other.version, positional_model=plan.unit.positional_model)
-    values = usable_values(parsed)
-    return replace(
-        plan,
-        version=other.version,
-        version_basis=other.version_basis,
-        image=other.image,
-        parsed=parsed,
-        values=values,
-        data_parallel_size=_data_parallel(values),
-    )
+    moved = at_release(replace(plan, image=other.image), other.version)
+    return replace(moved, version_basis=other.version_basis, data_parallel_size=_data_parallel(moved.values))
 
 
 def _take_model(plan: ServingPlan, other: ServingPlan) -> ServingPlan:
