@@ -1,7 +1,8 @@
 """Ends a server whose kvgate is gone.
 
-kvgate starts this beside a server and holds its standard input. The first line is a JSON object with the server's pid,
-its mark and its folder; when the input ends without a line ``done``, kvgate was killed, and the server goes too.
+kvgate starts this before a server and holds its standard input. The first line is a JSON object with the server's mark
+and folder, the second one with its pid; when the input ends without a line ``done``, kvgate was killed or interrupted
+before it had the server in hand, and the server goes too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     lines = [line.strip() for line in sys.stdin]
     if lines and "done" not in lines:
-        server = json.loads(lines[0])
-        end_all(server["pid"], server["mark"], lambda: ())
-        shutil.rmtree(server["folder"], ignore_errors=True)
+        told = {name: value for line in lines for name, value in json.loads(line).items()}
+        end_all(told.get("pid"), told["mark"], lambda: ())
+        shutil.rmtree(told["folder"], ignore_errors=True)
 
 
 if __name__ == "__main__":

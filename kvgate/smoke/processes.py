@@ -19,24 +19,23 @@ _PROC: Final = Path("/proc")
 _POLL_S: Final = 0.1
 
 
-def belonging(pid: int, mark: str, seen: Iterable[tuple[int, int]] = ()) -> set[int]:
+def belonging(pid: int | None, mark: str, seen: Iterable[tuple[int, int]] = ()) -> set[int]:
     """Living processes of a server, itself included.
 
     Args:
-        pid: the server, the leader of its session.
+        pid: the server, the leader of its session; None where it is not known, and the mark alone tells.
         mark: the value of :data:`MARK` in its environment.
         seen: (pid, start time) of descendants that were seen before.
     """
     alive = _alive()
     if not alive:  # no /proc: only the group is known
-        return {pid} if _group_alive(pid) else set()
+        return {pid} if pid is not None and _group_alive(pid) else set()
     known = set(seen)
     found = {one for one, (_, session, _) in alive.items() if session == pid}
     found |= {one for one, (_, _, started) in alive.items() if (one, started) in known}
     wanted = f"{MARK}={mark}".encode()
     found |= {one for one in alive if one not in found and wanted in _environment(one)}
-    for one in _descendants(found | {pid}, alive):
-        found.add(one)
+    found |= _descendants(found if pid is None else found | {pid}, alive)
     found.discard(os.getpid())
     return found
 
@@ -47,15 +46,16 @@ def descendants(pid: int) -> set[tuple[int, int]]:
     return {(one, alive[one][2]) for one in _descendants({pid}, alive) if one in alive}
 
 
-def end_all(pid: int, mark: str, seen: Callable[[], Iterable[tuple[int, int]]], grace_s: float = 8.0) -> bool:
+def end_all(pid: int | None, mark: str, seen: Callable[[], Iterable[tuple[int, int]]], grace_s: float = 8.0) -> bool:
     """Ask a server to end, then end it; True when nothing of it is left."""
     for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0), (signal.SIGKILL, 5.0)):
         left = belonging(pid, mark, seen())
         if not left:
             return True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, number)
-        if number == signal.SIGKILL:
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+        if number == signal.SIGKILL or pid is None:
             for one in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(one, number)

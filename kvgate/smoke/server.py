@@ -60,6 +60,8 @@ class Server:
             start_new_session=True,
             text=True,
         )
+        # before the server is there: an interrupt may come while it is being started
+        self._tell_guard(json.dumps({"mark": self.mark, "folder": str(folder)}) + "\n")
         try:
             with log.open("wb") as output:
                 self.process: subprocess.Popen[Any] = subprocess.Popen(  # noqa: S603 - built from parsed arguments
@@ -74,7 +76,7 @@ class Server:
         except OSError as error:
             self._dismiss_guard(done=True)
             raise SmokeError(f"{argv[0]}: cannot be started: {error.strerror or error}") from None
-        self._tell_guard(json.dumps({"pid": self.pid, "mark": self.mark, "folder": str(folder)}) + "\n")
+        self._tell_guard(json.dumps({"pid": self.pid}) + "\n")
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 

@@ -344,3 +344,29 @@ def test_the_fake_is_executable() -> None:
     """Without the mode bit every test here would fail in its own way."""
     assert os.access(Path(__file__).parent / "fake_vllm.py", os.X_OK)
     assert sys.platform != "win32"
+
+
+@pytest.mark.parametrize("pid_told", [True, False])
+def test_the_guard_ends_a_server_that_nobody_has_in_hand(tmp_path: Path, pid_told: bool, wait: Any) -> None:
+    """An interrupt can come between the start of a server and the moment that its pid is known."""
+    mark, folder = "f" * 32, tmp_path / "own"
+    folder.mkdir()
+    guard = subprocess.Popen(
+        [sys.executable, "-P", "-m", "kvgate.smoke.guard"], stdin=subprocess.PIPE, text=True, start_new_session=True
+    )
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    server = subprocess.Popen(
+        [sys.executable, "-c", ignoring], env={**os.environ, "KVGATE_SMOKE_RUN": mark}, start_new_session=True
+    )
+    bystander = subprocess.Popen([sys.executable, "-c", ignoring], start_new_session=True)
+    try:
+        told = json.dumps({"mark": mark, "folder": str(folder)}) + "\n"
+        told += json.dumps({"pid": server.pid}) + "\n" if pid_told else ""
+        guard.communicate(told, timeout=60)
+        assert server.wait(timeout=10) == -signal.SIGKILL
+        assert not folder.exists()
+        assert bystander.poll() is None
+    finally:
+        for process in (server, bystander, guard):
+            process.kill()
+            process.wait()
