@@ -68,6 +68,18 @@ def test_nothing_changed(base):
     assert not difference.units[0].is_changed
 
 
+@pytest.mark.parametrize("images", [("v0.12.0", "v0.11.0"), ("v0.9.2", "v0.19.1"), ("v0.19.1", "v0.6.6")])
+def test_another_release_and_more_replicas(repo, images):
+    """The image's entry point takes --model in every release, so that each step starts and the steps add up."""
+    base, head = (f"vllm/vllm-openai:{tag}" for tag in images)
+    repo.commit({"deploy/chat.yaml": repo.server(image=base, replicas=1)}, "base")
+    repo.commit({"deploy/chat.yaml": repo.server(image=head, replicas=3)})
+    unit = repo.unit()
+    assert [cause.input for cause in unit.causes] == ["vllm_version", "replicas"]
+    assert [cause.starts for cause in unit.causes] == [("yes", "yes")] * 2
+    assert_steps_add_up(unit)
+
+
 def test_tag_bump_over_0_20(base):
     """0.20 raises the default utilization from 0.90 to 0.92 and counts CUDA graphs into the budget."""
     base.commit({"deploy/chat.yaml": base.server(image="vllm/vllm-openai:v0.21.0")})
