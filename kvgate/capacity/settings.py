@@ -179,7 +179,8 @@ def batch_defaults(release: Release, gpu: Gpu | None, memory_bytes: int | None, 
         large = "h100" in name or "h200" in name
         return 8192 if large else 2048, 1024 if large or not release.at_least("0.8.4") else 256
     large = memory >= 70 * GIB and not ("a100" in name and release.at_least("0.9.0"))
-    if gpu is not None and gpu.compute_capability == (12, 1) and release.at_least("0.33.0"):
+    # The management library reports no memory for a GB10; from 0.33 on a rule of the release says the same.
+    if gpu is not None and gpu.compute_capability == (12, 1):
         large = False
     return (8192, 1024) if large else (2048, 256)
 
@@ -251,6 +252,7 @@ def resolve_settings(
         budget = min(sequences * length, budget)
     else:
         budget = int(explicit_budget)
+    refusal = refusal or _refused_budget(geometry, release, given, chunked=bool(chunked), length=length)
     if explicit_sequences is None:
         sequences = min(sequences, budget)
     most = geometry.family.most_sequences
@@ -488,6 +490,18 @@ def _refused_length(
     if derived is None or int(requested) <= derived or (most and int(requested) <= most):
         return None
     return f"--max-model-len {requested} is more than the {derived} tokens that config.json declares"
+
+
+def _refused_budget(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], *, chunked: bool, length: int
+) -> str | None:
+    """What the engine refuses of ``--max-num-batched-tokens`` and ``--enable-expert-parallel``."""
+    budget = given("max_num_batched_tokens")
+    if budget is not None and int(budget) < length and not chunked:
+        return f"--max-num-batched-tokens {budget} is less than the {length} tokens of a prompt that is not chunked"
+    if given("enable_expert_parallel") is True and not geometry.num_experts and release.at_least("0.8.5"):
+        return "--enable-expert-parallel needs a model with experts"
+    return None
 
 
 _SENTENCE_FILES: Final = (

@@ -63,15 +63,16 @@ def count_parameters(
     family = family_of(keys)
     quantization = read_quantization(quantization_config, requested_quantization, files, keys.mapping, capability)
     decoder, text = language_model(family, keys)
-    generates = str((keys.get("architectures") or [""])[0]).endswith(("ForCausalLM", "ForConditionalGeneration"))
-    if family.headless or (pooling and generates):
+    if family.headless or pooling:
         decoder = replace(decoder, head=False)  # ``models/adapters.py``: the output projection is dropped
     largest = Count(0, 0, 0)
-    for shard in stage_shards(int(resolve(decoder.layers, text)), pipeline, tensor, experts, stages):
+    total = int(resolve(decoder.layers, text))
+    for shard in stage_shards(total, pipeline, tensor, experts, stages):
         tally = Tally(shard, dtype_bytes, quantization, trace, capability)
         decoder.count(tally, text)
         adapters = tally.adapter_elements
-        if towers and shard.first:
+        # A model without decoder layers is all tower: nothing of it is left out.
+        if (towers or not total) and shard.first:
             for tower in family.towers:
                 if tower.optional and tower.config not in (keys.mapping if written is None else written):
                     continue
