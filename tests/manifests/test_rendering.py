@@ -264,7 +264,8 @@ def test_a_packaged_dependency_is_rendered_at_the_values_that_it_gets(tree: Call
 
     root = tree(
         {
-            "app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\ndependencies: [{name: llm, version: 0.1.0}]\n",
+            "app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n"
+            "dependencies: [{name: llm, version: 0.1.0}]\n",
             "app/values.yaml": "# vllm\nllm:\n  length: 512\n",
         }
     )
