@@ -530,9 +530,6 @@ class PromptLink:
     output_tokens: int | None = None
 
 
-_SCRIPTS = frozenset({".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts"})
-
-
 def _prompt_link(
     entry: UnitConfig | None,
     context: ModelContext,
@@ -557,6 +554,7 @@ def _read_link(reference: str, root: Path, tokenizer: Path | None) -> PromptLink
     import zlib
 
     from kvgate.manifests.collect import collect
+    from kvgate.prompts.languages import unfollowed
     from kvgate.prompts.link import is_log, shared_by_code, shared_by_log, split_reference
     from kvgate.prompts.requests import LogProblem, LogSettings, open_log
     from kvgate.prompts.tokens import load_tokenizer
@@ -576,8 +574,7 @@ def _read_link(reference: str, root: Path, tokenizer: Path | None) -> PromptLink
             reference, log.tokens, log.possible_tokens, log.basis, log.prompt_tokens_p95, log.output_tokens_p95
         )
     if file.suffix not in (".py", ".pyi"):
-        kind = "a JavaScript or TypeScript file" if file.suffix in _SCRIPTS else f'a file in "{file.suffix}"'
-        return f"{path}: {kind} is not followed, only Python is; name a log of its requests (JSON lines) instead"
+        return f"{path}: {unfollowed(path)}"
     code = shared_by_code(collect([root, file], root, suffixes=frozenset({".py"})).files, path, function)
     if code is None:
         return f"{reference}: no prompt is built there that can be followed"

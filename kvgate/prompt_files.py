@@ -211,7 +211,9 @@ def linked_prompts(
     suffixes = frozenset({".jinja", ".jinja2", ".j2", ".yaml", ".yml"}) | (frozenset({".py"}) if code else frozenset())
     files = list(collect([root], root, exclude=exclude, suffixes=suffixes).files)
     known = {file.path for file in files}
-    missing = collect([root / path for path in sorted(wanted - known) if (root / path).is_file()], root)
+    missing = collect(
+        [root / path for path in sorted(wanted - known) if is_log(path) and (root / path).is_file()], root
+    )
     logs, unread, _ = _large_logs(missing.left_out, root)
     files += [*missing.files, *logs]
     crashes: list[InternalError] = []

@@ -12,6 +12,7 @@ from kvgate.prompts.defect import Defect, each_once
 from kvgate.prompts.generators import load_generators
 from kvgate.prompts.jinja import read_template, renders_roles
 from kvgate.prompts.jinja_tree import TemplateProblem
+from kvgate.prompts.languages import unfollowed
 from kvgate.prompts.order import judge
 from kvgate.prompts.part import Prompt
 from kvgate.prompts.python.evaluator import Evaluator
@@ -133,6 +134,8 @@ def read_prompts(
                 read(file)
             continue
         else:
+            if file.path in asked and suffix not in (".py", ".pyi"):
+                problems.append(UnreadPrompt(unfollowed(file.path), file.line_span(1)))
             continue
         for template in found:
             count += 1

@@ -304,9 +304,18 @@ def test_script_of_another_language_is_told(tree: Path, run: Run) -> None:
     _, report = run("check", ".")
     (reason,) = [place["reason"] for place in report["unchecked"]]
     assert reason == (
-        "workload.prompt: app.ts: a JavaScript or TypeScript file is not followed, only Python is; name a log of its "
-        "requests (JSON lines) instead"
+        "workload.prompt: app.ts: TypeScript is not followed, only Python is; name a log of its requests (JSON lines) "
+        "instead"
     )
+    code, report = run("prompts", "app.ts", "--strict")
+    assert code == 1
+    assert report["unchecked"] == [
+        {
+            "reason": "TypeScript is not followed, only Python is; name a log of its requests (JSON lines) instead",
+            "path": "app.ts",
+            "line": 1,
+        }
+    ]
 
 
 def test_a_date_is_shared_by_the_requests_of_a_day(tree: Path, run: Run) -> None:
