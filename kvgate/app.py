@@ -176,17 +176,18 @@ def _predict(
     values = usable_values(parsed)
     draft = find_draft(values, {}, context)
 
-    def run(changes: Mapping[str, Any]) -> Prediction:
+    def run(changes: Mapping[str, Any], other: Gpu | None = None) -> Prediction:
         changed = {**values, **changes}
+        used = other or found
         return predict_capacity(
             model,
             changed,
             version=version,
             version_basis=version_basis,
-            gpu=found,
+            gpu=used,
             gpu_count=_ranks(changed),
             gpu_memory_bytes=gpu_memory_bytes,
-            gpu_basis="declared" if found or gpu_memory_bytes else "unknown",
+            gpu_basis="declared" if used or gpu_memory_bytes else "unknown",
             env=env,
             workload=workload,
             weight_bytes=weight_bytes,
@@ -200,17 +201,18 @@ def _predict(
     return prediction, lambda: _advice(prediction, run, found, model)
 
 
-def _advice(
-    prediction: Prediction, run: Callable[[Mapping[str, Any]], Prediction], gpu: Gpu | None, model: Model
-) -> Advice:
+def _advice(prediction: Prediction, run: Callable[..., Prediction], gpu: Gpu | None, model: Model) -> Advice:
     from kvgate.capacity.levers import Advice, find_levers, find_remedy
+    from kvgate.hardware.catalogue import common_gpus
     from kvgate.models.geometry import UnknownModelError, read_geometry
 
     try:
         geometry = read_geometry(model)
     except UnknownModelError:
         geometry = None
+    unknown = prediction.gpu_basis == "unknown" and prediction.kv_cache.num_gpu_blocks is None
     return Advice(
+        on_gpus=tuple((other.name, run({}, other)) for other in common_gpus()) if unknown else (),
         remedy=find_remedy(prediction, run, gpu=gpu),
         levers=find_levers(prediction, run, gpu=gpu, geometry=geometry),
     )
@@ -245,6 +247,9 @@ def predict_command(
     if options["gpu"] and find_gpu(options["gpu"]) is None:
         raise InputError(explain_gpu(options["gpu"]))
     prompt_tokens = options["prompt_tokens"]
+    for name in ("output_tokens", "shared_prefix_tokens"):
+        if prompt_tokens is None and options[name]:
+            raise InputError(f"--{name.replace('_', '-')} says nothing without --prompt-tokens")
     if prompt_tokens is not None and options["shared_prefix_tokens"] > prompt_tokens:
         raise InputError(
             f"--shared-prefix-tokens {options['shared_prefix_tokens']} is more than --prompt-tokens {prompt_tokens}, "

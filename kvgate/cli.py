@@ -108,7 +108,7 @@ def cli() -> None:
     """
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Lint and predict the vLLM servers in files.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
 @click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
@@ -132,7 +132,7 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     sys.exit(_exit_code(report, options))
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Find what keeps prompts from sharing their prefix.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
 @click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
@@ -235,6 +235,8 @@ def _write_formats(render: Callable[[str, bool], str], options: dict[str, Any]) 
 
 def _emit(text: str, target: Path | None) -> None:
     """Print, or write a file in one go; nothing is half written."""
+    from kvgate.errors import KvgateError
+
     if target is None:
         try:
             sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
@@ -242,14 +244,14 @@ def _emit(text: str, target: Path | None) -> None:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise click.UsageError(f"standard output cannot be written: {error.strerror or error}") from None
+            raise KvgateError(f"standard output cannot be written: {error.strerror or error}") from None
         return
     from kvgate.source.files import write_whole
 
     try:
         write_whole(target, text.encode())
     except OSError as error:
-        raise click.UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
+        raise KvgateError(f"{target}: cannot be written: {error.strerror or error}") from None
 
 
 def _words(text: str, options: dict[str, Any]) -> None:
@@ -279,7 +281,7 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
     return ExitCode.FINDINGS if app.fails(report, options["fail_on"], strict=options["strict"]) else ExitCode.CLEAN
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="What a change does to the capacity; the gate.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--base", metavar="REF", help="What to compare with. [default: the pull request's base, or the merge base]"
@@ -345,7 +347,7 @@ def _diff_options(options: dict[str, Any]) -> DiffOptions:
     )
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Predict one server from the command line.")
 @click.argument("model")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--prompt-tokens", type=click.IntRange(min=0), help="Prompt tokens of a request (95th percentile).")
@@ -379,7 +381,7 @@ def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
     sys.exit(ExitCode.CLEAN)
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Compare a server's log with the prediction.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--log", required=True, metavar="FILE|-", help="The server's log; - reads it from stdin.")
 @click.option("--unit", metavar="ID", help="The unit that the log is of; an id or the end of one.")
@@ -397,7 +399,7 @@ def verify(path: Path | None, log: str, unit: str | None, record: bool, **option
     sys.exit(_verdict_code(verdict.outcome, alone=path is None))
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Start or attach to vLLM, load it, compare.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--unit", metavar="ID", help="The unit to run; an id or the end of one.")
 @click.option("--url", metavar="URL", help="Attach to this server instead of starting one.")
@@ -500,10 +502,12 @@ def _progress_bar(options: dict[str, Any]) -> Iterator[Callable[[int, int, Any],
 
 
 def _read_log(name: str) -> str:
+    from kvgate.errors import KvgateError
+
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise click.UsageError(f"--log {name}: {error.strerror or error}") from None
+        raise KvgateError(f"--log {name}: {error.strerror or error}") from None
     return data.decode("utf-8", "replace")
 
 
@@ -514,7 +518,7 @@ def _verdict_code(outcome: str, *, alone: bool = False) -> ExitCode:
     return ExitCode.CLEAN if outcome == "holds" or alone else ExitCode.USAGE
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Explain a rule, or what changed between releases.")
 @click.argument("words", nargs=-1, metavar="RULE | --release A..B [PATHS]...")
 @click.option("--release", metavar="A..B", help="What changed for the numbers from one vLLM release to another.")
 def explain(words: tuple[str, ...], release: str | None) -> None:
@@ -532,7 +536,7 @@ def explain(words: tuple[str, ...], release: str | None) -> None:
     _emit(app.explain_rule(words[0]), None)
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="List the rules, or the facts they use.")
 @click.option("--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 @click.option("--facts", is_flag=True, help="The facts that a rule's condition may use, with their types.")
 def rules(format_: str, facts: bool) -> None:
@@ -542,7 +546,7 @@ def rules(format_: str, facts: bool) -> None:
     _emit(app.list_facts(format_) if facts else app.list_rules(format_), None)
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Write kvgate.yaml, a workflow and a hook.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Show the files, write none.")
 @click.option("-q", "--quiet", is_flag=True, help="No words on stderr.")
@@ -557,7 +561,7 @@ def init(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     sys.exit(ExitCode.CLEAN)
 
 
-@cli.command(context_settings=COMMAND_OPTIONS)
+@cli.command(context_settings=COMMAND_OPTIONS, short_help="Keep models' configurations in the tree.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--online/--offline", default=None, help="Ask the Hugging Face Hub. [default: offline]")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
@@ -599,8 +603,8 @@ def _run() -> NoReturn:
         context = getattr(error, "ctx", None)
         hint = f' (see "{context.command_path} --help")' if context else ""
         if isinstance(error, click.NoSuchOption) and context and context.info_name == "predict":
-            hint = "; vLLM's own arguments follow --"
-        click.echo(_line(f"{error.format_message()}{hint}"), err=True)
+            hint = " (vLLM's own arguments follow --)"
+        click.echo(_line(f"{error.format_message().removesuffix('.')}{hint}"), err=True)
         sys.exit(ExitCode.USAGE)
     except KvgateError as error:
         click.echo(_line(str(error)), err=True)

@@ -50,10 +50,17 @@ class Lever:
 
 @record
 class Advice:
-    """``remedy``: the mildest change with which a server starts that would not; ``levers``: what would hold more."""
+    """What people may want to know beside a prediction.
+
+    Attributes:
+        remedy: the mildest change with which a server starts that would not.
+        levers: what would hold more.
+        on_gpus: the predictions on common GPUs, by name, where the server's own is not known.
+    """
 
     remedy: str | None = None
     levers: tuple[Lever, ...] = ()
+    on_gpus: tuple[tuple[str, Prediction], ...] = ()
 
 
 def find_levers(

@@ -146,6 +146,11 @@ def _capability(text: str | None) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
+def common_gpus() -> tuple[Gpu, ...]:
+    """Three that stand for many: what a server would hold on them is said where its own GPU is not known."""
+    return tuple(entries()[name].gpu for name in ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB"))
+
+
 @cache
 def _index() -> Mapping[str, tuple[str, ...]]:
     """Joined name -> the entries that carry it, by name, with and without the memory figure."""

@@ -15,7 +15,7 @@ from kvgate.capacity.prediction import Prediction
 from kvgate.findings.finding import Finding, Severity
 from kvgate.findings.report import Report, UnitReport
 from kvgate.report.escape import excerpt_line, visible, width
-from kvgate.report.waterfall import gib, pool_cells, render_prediction
+from kvgate.report.waterfall import lines_on_gpus, pool_cells, render_prediction
 
 MARKS: Final = {"calibrated": "~", "assumed": "*"}
 LEGEND: Final = {"~": "calibrated, within an interval", "*": "rests on an assumption", "?": "unknown"}
@@ -204,32 +204,9 @@ def _unknown_gpu(unit: UnitReport, columns: int) -> Iterator[str]:
     reason = f" ({visible(unit.gpu_reason)})" if unit.gpu_reason else ""
     yield ""
     yield from _wrapped(f"{visible(unit.id)}: GPU unknown{reason}; {known}it would hold", columns, "  ")
-    rows = [
-        (f"  on {one.gpu}", *_what_if(one.prediction)) for one in unit.what_if if isinstance(one.prediction, Prediction)
-    ]
-    widths = [max(width(row[column]) for row in rows) for column in range(4)] if rows else []
-    for row in rows:
-        yield "  ".join(
-            (cell.ljust(size) if at in (0, 3) else cell.rjust(size))
-            for at, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-
-
-def _what_if(prediction: Prediction) -> tuple[str, str, str]:
-    cache = prediction.kv_cache
-    available = prediction.memory.kv_cache_available.bytes
-    if available is not None and available <= 0:
-        return "nothing", "", "the weights leave no room"
-    pool = f"~{gib(available)}" if available is not None else "?"
-    tokens = f"~{cache.size_tokens:,} tokens" if cache.size_tokens is not None else "?"
-    held = prediction.concurrency.sustained if prediction.concurrency else None
-    if held is not None and prediction.workload is not None and prediction.workload.request_tokens is not None:
-        return pool, tokens, f"~{held:,} requests of {prediction.workload.request_tokens:,} tokens"
-    if cache.max_concurrency is not None and cache.max_model_len is not None:
-        if cache.max_concurrency < 1:
-            return pool, tokens, f"less than one request of max_model_len {cache.max_model_len:,}"
-        return pool, tokens, f"~{cache.max_concurrency:.2f} requests of max_model_len {cache.max_model_len:,}"
-    return pool, tokens, ""
+    yield from lines_on_gpus(
+        (one.gpu, one.prediction) for one in unit.what_if if isinstance(one.prediction, Prediction)
+    )
 
 
 def _origins(unit: UnitReport, paint: Paint) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kvgate.capacity.levers import Advice
 from kvgate.capacity.prediction import KVCache, Prediction, Quantity
 from kvgate.findings.report import Predicted, UnitReport
-from kvgate.report.escape import visible
+from kvgate.report.escape import visible, width
 
 GIB: Final = 2**30
 
@@ -40,9 +40,39 @@ def render_prediction(prediction: Prediction, *, verbose: bool = False, advice: 
     lines = list(_lines(prediction, verbose))
     if advice is not None and advice.remedy:
         lines.append(f"  it would start with {advice.remedy}")
+    if advice is not None and advice.on_gpus:
+        lines += ["", "it would hold:", *lines_on_gpus(advice.on_gpus)]
     if advice is not None and advice.levers:
         lines += ["", "what would hold more:", *(f"  {lever}" for lever in advice.levers)]
     return "\n".join(lines) + "\n"
+
+
+def lines_on_gpus(predictions: Iterable[tuple[str, Prediction]]) -> Iterator[str]:
+    """What common GPUs would hold, a line each."""
+    rows = [(f"  on {name}", *_on_gpu(prediction)) for name, prediction in predictions]
+    widths = [max(width(row[column]) for row in rows) for column in range(4)] if rows else []
+    for row in rows:
+        yield "  ".join(
+            (cell.ljust(size) if at in (0, 3) else cell.rjust(size))
+            for at, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+
+
+def _on_gpu(prediction: Prediction) -> tuple[str, str, str]:
+    cache = prediction.kv_cache
+    available = prediction.memory.kv_cache_available.bytes
+    if available is not None and available <= 0:
+        return "nothing", "", "the weights leave no room"
+    pool = f"~{gib(available)}" if available is not None else "?"
+    tokens = f"~{cache.size_tokens:,} tokens" if cache.size_tokens is not None else "?"
+    held = prediction.concurrency.sustained if prediction.concurrency else None
+    if held is not None and prediction.workload is not None and prediction.workload.request_tokens is not None:
+        return pool, tokens, f"~{held:,} requests of {prediction.workload.request_tokens:,} tokens"
+    if cache.max_concurrency is not None and cache.max_model_len is not None:
+        if cache.max_concurrency < 1:
+            return pool, tokens, f"less than one request of max_model_len {cache.max_model_len:,}"
+        return pool, tokens, f"~{cache.max_concurrency:.2f} requests of max_model_len {cache.max_model_len:,}"
+    return pool, tokens, ""
 
 
 def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:

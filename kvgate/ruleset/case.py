@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kvgate.ruleset.scene import Scene
 
 #: GPUs that stand for what people have, where the files do not name one.
-COMMON_GPUS: Final = ("NVIDIA L4", "NVIDIA A100 80GB", "NVIDIA H100 80GB")
 
 #: Engine arguments that the prediction resolves -> their names in ``Prediction.resolved``.
 RESOLVED_NAMES: Final = {
@@ -256,12 +255,11 @@ class Case:
         plan = at_release(self.plan, version)
         return Case(plan, plan.predict(), self.scene)
 
-    def common_gpus(self) -> list[Gpu]:
-        """The GPUs of :data:`COMMON_GPUS` that the catalogue knows."""
-        from kvgate.hardware.catalogue import find_gpu
+    def common_gpus(self) -> tuple[Gpu, ...]:
+        """GPUs to say something of where the unit's own is not known."""
+        from kvgate.hardware.catalogue import common_gpus
 
-        found = [find_gpu(name) for name in COMMON_GPUS]
-        return [gpu for gpu in found if gpu is not None]
+        return common_gpus()
 
     def replicas_held(self) -> int:
         """What multiplies the concurrency of one rank: replicas x data-parallel ranks."""
