@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -273,7 +274,12 @@ def _serve(
     readiness = server.wait_ready(port, options.start_s)
     if readiness != "ready":
         server.end()
-        log = read_log(server.text())
+        text = server.text()
+        if readiness == "exited" and re.search(r"No module named '?vllm\b", text):
+            raise SmokeError(
+                f"{options.python} has no vLLM: name an interpreter that has it with --python or KVGATE_VLLM_PYTHON"
+            )
+        log = read_log(text)
         plan = _of_release(plan, log.version, replan)
         return _judged(plan, config, command, log, ended=_not_ready(readiness, server, options))
     url = f"http://{HOST}:{port}"
