@@ -175,11 +175,27 @@ def _load(load: Load) -> Iterator[str]:
     sent = load.workload
     shared = f", {sent.shared_prefix_tokens:,} of them shared" if sent.shared_prefix_tokens else ""
     yield f"load: {count(sent.prompt_tokens)} prompt{shared} + {count(sent.output_tokens)} output tokens a request"
-    for rule in load.scaling:
-        yield f"  {visible(rule)}"
+    for words in (*load.scaling, *_expected(load)):
+        yield f"  {visible(words)}"
     yield from _columns([_PHASES, *map(_phase_row, load.phases)])
     for error in load.errors:
         yield f"  failed: {visible(error)}"
+
+
+def _expected(load: Load) -> Iterator[str]:
+    """What was predicted of the load beside what it showed, in one sentence."""
+    expected = load.expected
+    if expected is None or expected.sustained is None or expected.admitted is None:
+        return
+    words = f"predicted: {expected.sustained:,} sustained without preemption, {expected.admitted:,} let in at once"
+    if expected.preemption_expected is not None:
+        words += ", preemptions expected" if expected.preemption_expected else ", no preemption"
+    running = max((phase.peak_running for phase in load.phases if phase.peak_running is not None), default=None)
+    preempted = [phase.preemptions for phase in load.phases if phase.preemptions is not None]
+    if running is not None and preempted:
+        times = sum(preempted)
+        words += f"; seen: {running:,} at once, {times:,} preemption{'' if times == 1 else 's'}"
+    yield words
 
 
 def _phase_row(phase: Phase) -> tuple[str, ...]:
@@ -257,7 +273,7 @@ def _markdown(verdict: Verdict) -> Iterator[str]:
             "hits",
         )
         yield from _table(header, [_phase_row(phase) for phase in verdict.load.phases])
-        for words in (*verdict.load.scaling, *verdict.load.errors):
+        for words in (*verdict.load.scaling, *_expected(verdict.load), *verdict.load.errors):
             yield f"- {markdown(words)}"
     if verdict.timeline:
         yield ""

@@ -7,6 +7,7 @@ follow exactly? And does that memory lie where the budget said?
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from kvgate.capacity.prediction import Memory, Prediction, Quantity
@@ -326,7 +327,9 @@ def judge(
         said.append(f"no prediction: {subject.model_reason or 'the model is not known'}")
         about["figures"] = _figures(measured)
     if load is not None:
-        checks += compare_load(load, loaded_prediction or prediction, subject.data_parallel_size)
+        loaded = loaded_prediction or prediction
+        load = replace(load, expected=loaded.concurrency if loaded else None)
+        checks += compare_load(load, loaded, subject.data_parallel_size)
     running: Running | None = None
     if log is not None:
         # what ran is explained by the pool that the server had, not by the one that it should have had

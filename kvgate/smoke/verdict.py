@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from kvgate.capacity.prediction import Prediction, Quantity, Workload
+from kvgate.capacity.prediction import Concurrency, Prediction, Quantity, Workload
 from kvgate.records import record
 
 Outcome = Literal[
@@ -218,13 +218,14 @@ class Load:
     """The load as it was sent.
 
     ``workload`` is what each request was; ``scaling`` says how it differs from the declared one, a sentence a rule.
-    ``errors`` are the first distinct failures.
+    ``errors`` are the first distinct failures, ``expected`` is what the prediction says of it.
     """
 
     workload: Workload
     scaling: tuple[str, ...]
     phases: tuple[Phase, ...]
     errors: tuple[str, ...] = ()
+    expected: Concurrency | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -232,6 +233,7 @@ class Load:
             "scaling": list(self.scaling),
             "phases": [phase.as_dict() for phase in self.phases],
             "errors": list(self.errors),
+            "expected": self.expected.as_dict() if self.expected else None,
         }
 
 

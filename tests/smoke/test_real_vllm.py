@@ -34,6 +34,8 @@ def test_quick_the_load_of_the_article(tree: Any, article: str) -> None:
     assert (result.code, verdict["outcome"]) == (0, "holds"), result.out
     load = verdict["prediction"]["concurrency"]
     assert (load["sustained"], load["admitted"], load["preemption_expected"]) == (4, 5, True)
+    expected = verdict["load"]["expected"]
+    assert (expected["sustained"], expected["admitted"], expected["preemption_expected"]) == (4, 5, True)
     sustained, declared = verdict["load"]["phases"]
     assert (sustained["clients"], sustained["completed"], sustained["preemptions"]) == (4, 4, 0)
     assert (declared["clients"], declared["completed"]) == (20, 20)

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kvgate.capacity.prediction import Quantity, Workload
+from kvgate.capacity.prediction import Concurrency, Quantity, Workload
 from kvgate.report.smoke import render_verdict
 from kvgate.smoke.verdict import (
     Check,
@@ -53,7 +53,13 @@ def verdict(**changes: Any) -> Verdict:
         ),
         "refused": None,
         "running": None,
-        "load": Load(Workload(7500, 1000, 1500, 20), ("20 clients stand for 500",), phases, ("ReadTimeout",)),
+        "load": Load(
+            Workload(7500, 1000, 1500, 20),
+            ("20 clients stand for 500",),
+            phases,
+            ("ReadTimeout",),
+            Concurrency(4, (4, 5), 4.2, 5, "kv_cache", True),
+        ),
         "timeline": (Moment(0.4, None, 1, 19, 0.1, 0), Moment(12.0, None, 5, 15, 1.0, 3)),
         "lines": (),
         "notes": ("left out: --chat-template",),
@@ -82,6 +88,7 @@ peak running                    up to 5         5  holds  20 clients
 
 load: 7,500 prompt, 1,500 of them shared + 1,000 output tokens a request
   20 clients stand for 500
+  predicted: 4 sustained without preemption, 5 let in at once, preemptions expected; seen: 5 at once, 13 preemptions
 phase      clients           requests  failed  seconds  running  waiting   usage  preempted   hits
 sustained        4                4/4       0       16        4        3   83.2%          0   0.0%
 declared        20  39/40 (cut short)       1      172        5       19  100.0%         13  17.5%
@@ -109,6 +116,7 @@ def test_markdown() -> None:
     assert "| KV cache | 5.00 GiB | 4.00..6.00 | 3.10 GiB | CONTRADICTED |" in lines
     assert "| blocks | 1,584..1,589 | 1,587 | holds | the measured available memory |" in lines
     assert "| declared | 20 | 39/40 \\(cut short\\) | 1 | 172 | 5 | 19 | 100.0% | 13 | 17.5% |" in lines
+    assert "- predicted: 4 sustained without preemption, 5 let in at once, preemptions expected; " in "\n".join(lines)
     assert "| 12 s | 5 | 15 | 100.0% | 3 |" in lines
     for before, line in pairwise(lines):
         if line.startswith("|---"):
