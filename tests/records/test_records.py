@@ -109,3 +109,19 @@ def test_copied_pickled_and_matched() -> None:
         case Pickled(a, b):
             assert (a, b) == (1, (2, 3))
     assert dataclasses.is_dataclass(value)
+
+
+def test_few_and_many_are_made_alike() -> None:
+    """Before and after the initialiser is compiled: values, defaults, refusals and ``__post_init__``."""
+    ours, theirs = _bodies(record), _bodies(_standard)
+    wrong: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+        ((), {}), ((1, 2, [], "", "n", "more"), {}), ((1,), {"x": 2}), ((1,), {"z": 1}), ((1,), {"name": ""}),
+    )  # fmt: skip
+    for at in range(40):
+        for our_class, their_class in zip(ours, theirs, strict=True):
+            one, other = our_class(at, tags=["t"]), their_class(at, tags=["t"])
+            assert dataclasses.asdict(one) == dataclasses.asdict(other)
+            assert one == our_class(at, 2, ["t"], "another note")
+        args, kwargs = wrong[at % len(wrong)]
+        with pytest.raises((TypeError, ValueError)):
+            ours[1](*args, **kwargs)
