@@ -51,7 +51,12 @@ _TERMINAL: Final = re.compile(
     r"|(?:rich|click|typer)\.prompt)\b"
 )
 _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
-_TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
+_TEST_FILE: Final = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|testing)/"
+    r"|(?:^|/)(?:test_[^/]*|[^/]*(?<!load)(?<!stress)(?<!perf)_test|conftest)\.py$"
+)
+    r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|[^/]*(?<!load)(?<!stress)(?<!perf)_test|conftest)\.py$"
+)
 
 
 @record

@@ -26,7 +26,7 @@ from kvgate.source.text import Span
 #: Tokens of static text behind a part from which on it costs blocks: more than vLLM's default block.
 LEAST_TOKENS: Final = 16
 #: In a last user turn: tokens of instructions behind the data from which on it is worth saying.
-LEAST_TOKENS_IN_TURN: Final = 24
+LEAST_TOKENS_IN_TURN: Final = 32
 #: Below this many tokens a stretch is small beside what stands before it, and not worth a warning.
 SMALL_TOKENS: Final = 64
 #: What static text of unknown length counts for: a name that stands for instructions is longer than a block.

@@ -93,7 +93,9 @@ _TABLE: Final[dict[Meaning, str]] = {
 _RECORDED: Final = frozenset(
     {"name", "names", "counter", "command", "price", "order", "login", "browser", "metric", "metrics", "loss", "train",
      "training", "version", "job", "run", "error", "call", "calls", "edit", "event", "events", "download", "git",
-     "score", "status", "usage", "latency", "audit", "reward", "kafka", "log"}
+     "score", "status", "usage", "latency", "audit", "reward", "kafka", "log", "mood", "emotion", "stock", "market",
+     "trade", "purchase", "payment", "location", "watch", "fitness", "position", "balance", "build", "deploy", "sensor",
+     "weight"}
 )  # fmt: skip
 
 # Words that say in which form a text is, not what it is.

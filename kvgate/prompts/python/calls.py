@@ -10,7 +10,7 @@ from kvgate.prompts.clock import moment_change, strftime_change
 from kvgate.prompts.part import Change, Item, Kind, Part, parts_of, static
 from kvgate.prompts.python import chat
 from kvgate.prompts.python.expressions import PRESENT, Expressions
-from kvgate.prompts.python.external import LISTINGS, TEXT_METHODS, known_call, passes
+from kvgate.prompts.python.external import LISTINGS, TEXT_METHODS, known_call, makes_date, passes
 from kvgate.prompts.python.frame import (
     CONFIGURATION,
     MAX_ITEMS,
@@ -538,6 +538,12 @@ class Calls(Expressions):
             words = "a list that is shuffled"
             args[0].unordered = Part(Kind.UNORDERED, Change.REQUEST, span, words=words, path=frame.path)
             return NOTHING
+        if makes_date(dotted):
+            # the time of a record, or now where it is made of now
+            clock = next(
+                (found for value in args if isinstance(value, Written) and (found := value.first(Kind.CLOCK))), None
+            )
+            return written(clock.at(span)) if clock is not None else unknown(span)
         known = known_call(dotted, span)
         if known is not None:
             return written(replace(known, path=frame.path))

@@ -103,6 +103,13 @@ TEXT_METHODS: Final = _words(
     item get_secret_value hex bytes mention total_seconds"""
 )
 
+#: Calls that make a date or time of their arguments.
+_DATES: Final = _words(
+    """datetime.datetime datetime.date datetime.time datetime.combine date.fromisoformat datetime.fromisoformat strptime
+    datetime.fromtimestamp date.fromtimestamp datetime.utcfromtimestamp fromtimestamp fromisoformat parser.parse
+    dateutil.parse isoparse pendulum.parse pendulum.from_timestamp arrow.Arrow timedelta datetime.timedelta"""
+)
+
 
 def known_call(dotted: str, span: Span) -> Part | None:
     """What a call of a dotted name writes, None where it is not known."""
@@ -114,6 +121,11 @@ def known_call(dotted: str, span: Span) -> Part | None:
             shown = ".".join(short[-2:])
             return Part(kind, change, span, words=f"{words} ({shown}())" if words else "")
     return None
+
+
+def makes_date(dotted: str) -> bool:
+    """Whether a call makes a date or time of what it is given."""
+    return any(name in _DATES for name in _endings(dotted))
 
 
 def passes(dotted: str) -> bool:

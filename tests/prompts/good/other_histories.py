@@ -23,3 +23,9 @@ def price_trend(llm, price_history):
             {"role": "user", "content": str(recent)},
         ]
     )
+
+
+def how_it_feels(llm, mood_history, question):
+    recent = mood_history[-5:]
+    rules = "You describe how somebody feels, in one sentence, without advice, and never name an illness. " * 4
+    return llm.invoke([{"role": "system", "content": rules + str(recent)}, {"role": "user", "content": question}])
