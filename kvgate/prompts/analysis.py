@@ -55,8 +55,6 @@ _TEST_FILE: Final = re.compile(
     r"(?:^|/)(?:tests?|__tests__|testing)/"
     r"|(?:^|/)(?:test_[^/]*|[^/]*(?<!load)(?<!stress)(?<!perf)_test|conftest)\.py$"
 )
-    r"(?:^|/)(?:tests?|__tests__|testing)/|(?:^|/)(?:test_[^/]*|[^/]*(?<!load)(?<!stress)(?<!perf)_test|conftest)\.py$"
-)
 
 
 @record
