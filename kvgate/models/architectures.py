@@ -1532,6 +1532,16 @@ REWRITES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 
+def served_name(config: Config) -> str:
+    """The architecture that a configuration is served as; empty where it names none."""
+    names = config.get("architectures") or []
+    name = str(names[0]) if names else architecture_of_type(str(config.get("model_type")))
+    for key, written, served in REWRITES:
+        if name == written and config.get(key):
+            return served
+    return ALIASES.get(name, name)
+
+
 def served_releases(architecture: str) -> tuple[str | None, str | None]:
     """The first and the last vLLM release with an implementation; None where it is older than 0.4.2 or still served."""
     first, last = load_table("models/served").get(architecture, (None, None))

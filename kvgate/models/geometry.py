@@ -133,7 +133,7 @@ def read_geometry(
     """
     completed = complete_configuration(model.config, files=model.files, overrides=hf_overrides)
     config, text = completed.whole, completed.text
-    architecture = _architecture(config)
+    architecture = architectures.served_name(config)
     found = architectures.family_of(architecture)
     if found is None:
         raise UnknownModelError(f"architecture {architecture or '(none)'} is not in kvgate's table")
@@ -233,15 +233,6 @@ def without_latent(geometry: ModelGeometry) -> ModelGeometry:
 
     layers = tuple(unfold(layer) for layer in geometry.layers if layer.kind != "indexer")
     return replace(geometry, layers=layers, uses_mla=False, head_size=size, num_kv_heads=heads)
-
-
-def _architecture(config: Mapping[str, Any]) -> str:
-    names = config.get("architectures") or []
-    name = str(names[0]) if names else architectures.architecture_of_type(str(config.get("model_type")))
-    for test, old, new in architectures.REWRITES:
-        if name == old and config.get(test):
-            return new
-    return architectures.ALIASES.get(name, name)
 
 
 def _all_attention(config: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from kvgate.models.architectures import family_of as family_served
+from kvgate.models.architectures import served_name
 from kvgate.models.parameters.architectures import FAMILIES
 from kvgate.models.parameters.decoder import Decoder, Family, stage_shards
 from kvgate.models.parameters.keys import Keys, MissingKeyError, resolve
@@ -131,7 +132,7 @@ def family_of(keys: Keys) -> Family:
     scoring layer instead (vLLM 0.32.0 ``models/adapters.py``).
     """
     names = [str(name) for name in keys.get("architectures") or []]
-    for name in names:
+    for name in dict.fromkeys((served_name(keys.mapping), *names)):
         family = described(name)
         if family is not None:
             return family

@@ -1079,6 +1079,46 @@ AYA_VISION: Final = vision(
     ),
 )
 
+
+def _v4_merged(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["vision_dim"]) * int(keys.get("vision_downsample_ratio") or 3) ** 2
+
+
+#: DeepSeek V4 with images: the tower's figures stand flat in the configuration (``deepseek_v4/common/vision.py``).
+DEEPSEEK_V4_VISION: Final = Family(
+    rows.DEEPSEEK_V4,
+    (
+        Tower(
+            Several(
+                (
+                    Linear(
+                        "vision.patch_embed.proj",
+                        lambda keys, layer: 3 * int(keys["vision_patch_size"]) ** 2,
+                        "vision_dim",
+                        bias=1,
+                        quantized=False,
+                    ),
+                    Encoder(
+                        "vision.blocks",
+                        width="vision_dim",
+                        layers="vision_n_layers",
+                        inner="vision_inter_dim",
+                        mlp_bias=0,
+                        norm_bias=0,
+                        gated=1,
+                        quantized=False,
+                    ),
+                    Norms(1, 0, "vision_dim"),
+                    Linear("aligner.w1", _v4_merged, "hidden_size", bias=1, split="column", quantized=False),
+                    Linear("aligner.w2", "hidden_size", "hidden_size", bias=1, split="row", quantized=False),
+                    Vector("image_tokens", (4, "hidden_size"), itemsize=FLOAT32),
+                )
+            )
+        ),
+    ),
+)
+
 VISION_MODELS: Final[Mapping[str, Family]] = {
     "AyaVisionForConditionalGeneration": AYA_VISION,
     "BeeForConditionalGeneration": _siglip_llava(_times(4, text_hidden)),
@@ -1089,6 +1129,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "Cosmos3ForConditionalGeneration": MULTIMODAL["Qwen3VLForConditionalGeneration"],
     "DeepseekOCR2ForCausalLM": DEEPSEEK_OCR2,
     "DeepseekOCRForCausalLM": DEEPSEEK_OCR,
+    "DeepseekV4ForConditionalGeneration": DEEPSEEK_V4_VISION,
     "DeepseekVLV2ForCausalLM": DEEPSEEK_VL2,
     "Eagle2_5_VLForConditionalGeneration": EAGLE2_5,
     "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
