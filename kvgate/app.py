@@ -1150,10 +1150,11 @@ def explain_releases(span: str, paths: Sequence[Path], environ: Mapping[str, str
 
 def list_rules(form: str) -> str:
     """All rules as text, JSON or a Markdown table."""
+    from kvgate.gate.rules import RULES as GATE_RULES
     from kvgate.ruleset.documents import render_rules
     from kvgate.ruleset.load import load_rules
 
-    return render_rules(load_rules(tree_root(Path())), form)
+    return render_rules(load_rules(tree_root(Path())), form, GATE_RULES.values())
 
 
 def list_facts(form: str) -> str:

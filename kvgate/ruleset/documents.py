@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from kvgate.findings.report import RuleSummary
 from kvgate.ruleset.facts import Fact, facts
 from kvgate.ruleset.load import RuleSet
 from kvgate.ruleset.model import Example, Rule
@@ -15,13 +16,17 @@ from kvgate.ruleset.model import Example, Rule
 WIDTH: Final = 100
 
 
-def render_rules(rules: RuleSet, form: str = "text") -> str:
+def render_rules(rules: RuleSet, form: str = "text", beside: Iterable[RuleSummary] = ()) -> str:
     """All rules as ``text``, ``json`` or a ``markdown`` table.
+
+    Args:
+        beside: rules that no file says, such as those of ``kvgate diff``.
 
     Raises:
         ValueError: there is no such form.
     """
-    ordered = sorted(rules.rules.values(), key=lambda rule: (rule.family, rule.id))
+    known = (*(rule.summary() for rule in rules.rules.values()), *beside)
+    ordered = sorted(known, key=lambda rule: (rule.family, rule.id))
     match form:
         case "text":
             return _text_list(ordered)
@@ -33,7 +38,7 @@ def render_rules(rules: RuleSet, form: str = "text") -> str:
     raise ValueError(f'there is no form "{form}"')
 
 
-def rule_as_dict(rule: Rule) -> dict[str, Any]:
+def rule_as_dict(rule: RuleSummary) -> dict[str, Any]:
     """A rule as JSON, without its examples."""
     return {
         "id": rule.id,
@@ -41,34 +46,36 @@ def rule_as_dict(rule: Rule) -> dict[str, Any]:
         "family": rule.family,
         "severity": rule.severity.value,
         "confidence": rule.confidence.value,
-        "status": rule.status.value,
-        "profile": rule.profile.value,
+        "status": rule.status,
+        "profile": rule.profile,
         "since": rule.since,
-        "vllm": str(rule.vllm) if rule.vllm is not None else None,
+        "vllm": rule.vllm,
         "scope": rule.scope,
         "aliases": list(rule.aliases),
         "builtin": rule.builtin,
-        "message": rule.message.text,
-        "remediation": rule.remediation.text,
+        "message": rule.message,
+        "remediation": rule.remediation,
         "why": rule.why,
         "not_for": list(rule.not_for),
         "references": list(rule.references),
     }
 
 
-def _notes(rule: Rule) -> str:
+def _notes(rule: RuleSummary) -> str:
     """What is unusual about when a rule runs."""
     notes = []
-    if rule.status.value != "stable":
-        notes.append(rule.status.value)
-    if rule.profile.value == "all":
+    if rule.status != "stable":
+        notes.append(rule.status)
+    if rule.profile == "all":
         notes.append("profile all")
+    if rule.scope == "difference":
+        notes.append("kvgate diff")
     if not rule.builtin:
         notes.append("your own")
     return ", ".join(notes)
 
 
-def _text_list(rules: list[Rule]) -> str:
+def _text_list(rules: list[RuleSummary]) -> str:
     size = max((len(rule.id) for rule in rules), default=0)
     lines: list[str] = []
     family = None
@@ -82,7 +89,7 @@ def _text_list(rules: list[Rule]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(rules: list[Rule]) -> str:
+def _markdown_table(rules: list[RuleSummary]) -> str:
     lines = ["| rule | family | at most | what it finds |", "|---|---|---|---|"]
     for rule in rules:
         notes = _notes(rule)
@@ -99,7 +106,7 @@ def render_explain(rule: Rule) -> str:
 def _explained(rule: Rule) -> Iterator[str]:
     yield f"{rule.id}: {rule.title}"
     yield ""
-    notes = _notes(rule)
+    notes = _notes(rule.summary())
     facets = [f"family {rule.family}", f"at most {rule.severity.value}", f"confidence {rule.confidence.value}"]
     yield ", ".join([*facets, f"since kvgate {rule.since}", *([notes] if notes else [])])
     if rule.vllm is not None:
@@ -116,7 +123,8 @@ def _explained(rule: Rule) -> Iterator[str]:
         yield "How severe"
         yield from _paragraph(
             "An error only where it holds over the whole interval of the prediction; a warning where it holds at the "
-            "estimate; an info where something that it rests on (release, GPU, model) is assumed or unknown.",
+            "estimate; an info where something that it rests on (release, GPU, model) is assumed or unknown. A claim "
+            "that holds with every release does not rest on it.",
             "  ",
         )
     if rule.not_for:
