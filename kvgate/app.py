@@ -767,20 +767,6 @@ def _is_unknown(prediction: Any) -> bool:
     return prediction is None or prediction.kv_cache.num_gpu_blocks is None
 
 
-def render_report(report: Report, form: str, *, color: bool, verbose: bool, quiet: bool, width: int) -> str:
-    """A report in one of the formats."""
-    from kvgate.report.render import render_report as render
-
-    return render(report, form, color=color, verbose=verbose, quiet=quiet, width=width)
-
-
-def summary_sentence(report: Report) -> str:
-    """The closing sentence for stderr."""
-    from kvgate.report.text import summary_sentence as sentence
-
-    return sentence(report)
-
-
 def render_prediction(
     prediction: Prediction, form: str, *, verbose: bool, advice: Callable[[], Advice] | None = None
 ) -> str:
@@ -876,20 +862,6 @@ def read_event(environ: Mapping[str, str]) -> Event | None:
         except OSError as error:
             raise InputError(f"GITHUB_EVENT_PATH: {place}: {error.strerror or error}") from None
     return read(environ, payload)
-
-
-def render_difference(difference: Difference, form: str, *, color: bool, verbose: bool, quiet: bool, width: int) -> str:
-    """A comparison in one of the formats."""
-    from kvgate.report.difference.render import render_difference as render
-
-    return render(difference, form, color=color, verbose=verbose, quiet=quiet, width=width)
-
-
-def difference_sentence(difference: Difference) -> str:
-    """The closing sentence of a comparison for stderr."""
-    from kvgate.report.difference.text import difference_sentence as sentence
-
-    return sentence(difference)
 
 
 def write_comment(

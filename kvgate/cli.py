@@ -211,15 +211,16 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _write(report: Report, options: dict[str, Any], sentence: Callable[[Report], str] | None = None) -> None:
-    from kvgate import app
+    from kvgate.report.render import render_report
+    from kvgate.report.text import summary_sentence
 
     def render(name: str, color: bool) -> str:
-        return app.render_report(
+        return render_report(
             report, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
         )
 
     _write_formats(render, options)
-    _words((sentence or app.summary_sentence)(report), options)
+    _words((sentence or summary_sentence)(report), options)
 
 
 def _write_formats(render: Callable[[str, bool], str], options: dict[str, Any]) -> None:
@@ -311,17 +312,19 @@ def diff(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     """
     from kvgate import app
     from kvgate.errors import KvgateError
+    from kvgate.report.difference.render import render_difference
+    from kvgate.report.difference.text import difference_sentence
 
     chosen = _diff_options(options)
     difference = app.diff_paths(paths or (Path(),), chosen)
 
     def render(name: str, color: bool) -> str:
-        return app.render_difference(
+        return render_difference(
             difference, name, color=color, verbose=options["verbose"], quiet=options["quiet"], width=_width()
         )
 
     _write_formats(render, options)
-    _words(app.difference_sentence(difference), options)
+    _words(difference_sentence(difference), options)
     if options["summary"]:
         _words(app.write_summary(difference, chosen.environ), options)
     if options["comment"]:
