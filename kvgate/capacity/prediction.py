@@ -97,6 +97,11 @@ class KVCache:
     interval: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     groups: tuple[CacheGroup, ...] = ()
 
+    @property
+    def absent(self) -> bool:
+        """The model keeps nothing between steps, as encoders do; not that its cache is unknown."""
+        return self.basis == "exact" and not self.groups
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "dtype": self.dtype,

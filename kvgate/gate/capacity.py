@@ -114,6 +114,8 @@ def measure(
     found = measured.predict(changes=changes, workload=yardstick.workload)
     load = found.concurrency if found is not None else None
     if load is None or load.sustained is None:
+        if prediction.kv_cache.absent:
+            return Capacity(None, reason="the model keeps no KV cache, and max_num_seqs alone is its limit")
         reason = plan.gpu_reason if plan.gpu is None and plan.gpu_memory_bytes is None else None
         return Capacity(None, reason=reason or "; ".join(prediction.reasons) or "the size of the pool is unknown")
     return _capacity(plan, load, rests_on=_assumptions(plan, hidden))

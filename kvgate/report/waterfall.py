@@ -90,7 +90,7 @@ def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
         ("-", "activation peak", memory.activation_peak),
         ("-", "non-torch", memory.non_torch),
         ("-", "CUDA graphs", memory.cuda_graphs),
-        ("=", "left, unused" if has_no_cache(prediction) else "KV cache", memory.kv_cache_available),
+        ("=", "left, unused" if prediction.kv_cache.absent else "KV cache", memory.kv_cache_available),
     ]
     cells = [
         (
@@ -123,7 +123,7 @@ def _lines(prediction: Prediction, verbose: bool) -> Iterator[str]:
 
 def _pool(prediction: Prediction) -> Iterator[str]:
     cache = prediction.kv_cache
-    if has_no_cache(prediction):
+    if prediction.kv_cache.absent:
         yield "no KV cache: each request is computed in one pass, and nothing of it is kept"
         return
     if cache.bytes_per_block is None:
@@ -151,16 +151,11 @@ def _pool(prediction: Prediction) -> Iterator[str]:
         )
 
 
-def has_no_cache(prediction: Prediction) -> bool:
-    """Whether the model keeps nothing between steps, as encoders do; not that its cache is unknown."""
-    return prediction.kv_cache.basis == "exact" and not prediction.kv_cache.groups
-
-
 def pool_cells(prediction: Prediction | None, mark: str) -> tuple[str, str]:
     """The pool and its tokens: ``none`` where a model keeps none, ``?`` where they are unknown."""
     if prediction is None:
         return "?", "?"
-    if has_no_cache(prediction):
+    if prediction.kv_cache.absent:
         return "none", "none"
     available, size = prediction.memory.kv_cache_available.bytes, prediction.kv_cache.size_tokens
     return (

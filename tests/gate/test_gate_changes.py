@@ -60,6 +60,16 @@ def base(repo):
     return repo
 
 
+def test_a_model_without_a_cache_is_not_unknown(repo):
+    from kvgate.report.difference.words import pool_cell
+
+    repo.commit({"embed.yaml": repo.server(model="BAAI/bge-m3", args=(), load={})}, "base")
+    repo.commit({"embed.yaml": repo.server(model="BAAI/bge-m3", args=("--max-num-seqs=64",), load={})}, "head")
+    (unit,) = repo.diff().units
+    assert unit.base.capacity.reason == "the model keeps no KV cache, and max_num_seqs alone is its limit"
+    assert pool_cell(unit) == "none"
+
+
 def test_nothing_changed(base):
     base.commit({"README.md": "words"})
     difference = base.diff()

@@ -66,11 +66,13 @@ def requests_cell(unit: UnitDifference, arrow: str = ARROW) -> str:
 
 def pool_cell(unit: UnitDifference, arrow: str = ARROW) -> str:
     def of(side: Side | None) -> str | None:
+        if side is not None and side.prediction is not None and side.prediction.kv_cache.absent:
+            return "none"
         available = _known(side, lambda prediction: prediction.memory.kv_cache_available.bytes)
         return None if side is None else "?" if available is None else f"{max(0, available) / GIB:.2f}"
 
     cell = _both(of(unit.base), of(unit.head), arrow)
-    return cell if cell in ("?", "") else f"{cell} GiB"
+    return cell if cell in ("?", "", "none") else f"{cell} GiB"
 
 
 def tokens_cell(unit: UnitDifference, arrow: str = ARROW) -> str:
