@@ -230,7 +230,7 @@ def resolve_settings(
     caching = given("enable_prefix_caching")
     if caching is None:
         caching = _caching_by_default(geometry, release, pooler, pooling=pooling)
-    caching = bool(caching) and _caches_states(geometry, release)
+    caching = bool(caching) and geometry.family.caches_prefixes and _caches_states(geometry, release)
     if release.engine == "V0" and geometry.is_multimodal:
         caching = False
     if geometry.is_encoder_decoder:

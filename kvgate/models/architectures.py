@@ -99,6 +99,7 @@ class Family:
         hybrid: recurrent and attention layers share blocks (block sizes are aligned).
         bidirectional: whether vLLM turns the causal mask off, by the whole configuration (embedding models).
         default_seq_pooling: how a pooling model summarizes unless told; ``pools_steps``: at each step of its text.
+        caches_prefixes: false where the model's own attention forbids prefix caching.
         item_tokens: of the largest image, video or audio clip where those must be processed in one batch.
         most_sequences, most_tokens: what the model lowers the defaults of ``max_num_seqs`` and ``max_model_len`` to.
     """
@@ -120,6 +121,7 @@ class Family:
     default_seq_pooling: str = "LAST"
     pools_steps: bool = False
     bidirectional: Callable[[Config], bool] | None = None
+    caches_prefixes: bool = True
     item_tokens: int | None = None
     most_sequences: int | None = None
     most_tokens: int | None = None
@@ -1480,7 +1482,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "Tarsier2ForConditionalGeneration": inside(fixed("Qwen2ForCausalLM")),
     "TarsierForConditionalGeneration": inside(),
     "UltravoxModel": inside(),
-    "UnlimitedOCRForCausalLM": Family(_UNLIMITED_OCR, multimodal=True),
+    "UnlimitedOCRForCausalLM": Family(_UNLIMITED_OCR, multimodal=True, caches_prefixes=False),
     "VibeVoiceAsrForConditionalGeneration": Family(_DENSE_PLAN, multimodal=True),
     "VoxtralForConditionalGeneration": inside(),
     "VoxtralRealtimeGeneration": inside(beside=_streaming_encoder),

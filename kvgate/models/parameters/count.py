@@ -72,9 +72,11 @@ def count_parameters(
         tally = Tally(shard, dtype_bytes, quantization, trace, capability)
         decoder.count(tally, text)
         adapters = tally.adapter_elements
-        # A model without decoder layers is all tower: nothing of it is left out.
-        if (towers or not total) and shard.first:
+        if shard.first:
             for tower in family.towers:
+                # A model without decoder layers is all tower: nothing of it is left out.
+                if tower.media and total and not towers:
+                    continue
                 if tower.optional and tower.config not in (keys.mapping if written is None else written):
                     continue
                 part = tower_keys(keys, tower.config, absent)

@@ -167,6 +167,7 @@ class Tower:
     block: Block
     config: str = ""
     optional: bool = False
+    media: bool = True
 
 
 @record

@@ -25,7 +25,7 @@ def text_width(keys: Keys, layer: int = 0) -> int:
     return keys.hidden
 
 
-SCORE: Final = Tower(dense32("score", text_width, labels, bias=0))
+SCORE: Final = Tower(dense32("score", text_width, labels, bias=0), media=False)
 
 
 def pooled(family: Family, *, classifies: bool = False) -> Family:
@@ -41,13 +41,14 @@ def _two_layers(inner: Value, outputs: Value) -> Tower:
                 Linear("score.0", text_width, inner, bias=1, split="column", quantized=False, itemsize=FLOAT32),
                 Linear("score.2", inner, outputs, bias=1, split="row", quantized=False, itemsize=FLOAT32),
             )
-        )
+        ),
+        media=False,
     )
 
 
 def _colbert(width: Value) -> Tower:
     """The last projection of a late-interaction model, in float32 (``colbert.py``)."""
-    return Tower(dense32("colbert_linear", "hidden_size", width, bias=0))
+    return Tower(dense32("colbert_linear", "hidden_size", width, bias=0), media=False)
 
 
 def _headless(decoder: Decoder, *towers: Tower) -> Family:
@@ -76,7 +77,8 @@ POOLING: Final[Mapping[str, Family]] = {
                     Linear("projector.0", "hidden_size", lambda keys, layer: keys.hidden // 2, quantized=False),
                     Linear("projector.2", lambda keys, layer: keys.hidden // 2, 512, quantized=False),
                 )
-            )
+            ),
+            media=False,
         ),
     ),
     "JinaVLForRanking": replace(_QWEN2_VL, headless=True, towers=(*_QWEN2_VL.towers, _two_layers(text_width, 1))),
@@ -86,5 +88,7 @@ POOLING: Final[Mapping[str, Family]] = {
     "LlamaNemotronVLForSequenceClassification": replace(NEMOTRON_EMBED, towers=(*NEMOTRON_EMBED.towers, SCORE)),
     "Qwen2ForProcessRewardModel": _headless(rows.QWEN2, _two_layers("hidden_size", 2)),
     "Qwen2ForRewardModel": _headless(rows.QWEN2, _two_layers("hidden_size", 1)),
-    "VoyageQwen3BidirectionalEmbedModel": _headless(rows.QWEN3, Tower(Vector("linear", ("num_labels", "hidden_size")))),
+    "VoyageQwen3BidirectionalEmbedModel": _headless(
+        rows.QWEN3, Tower(Vector("linear", ("num_labels", "hidden_size")), media=False)
+    ),
 }

@@ -852,7 +852,8 @@ COL_PROJECTION: Final = Tower(
         lambda keys, layer: keys.part("text_config").hidden,
         lambda keys, layer: int(keys.get("embed_dim") or keys.get("dims") or keys.get("dim") or 128),
         bias=0,
-    )
+    ),
+    media=False,
 )
 QWEN3_VL_HEADLESS: Final = vision(replace(rows.QWEN3, head=False), towers.QWEN3_VL)
 COL_QWEN3: Final = replace(QWEN3_VL_HEADLESS, towers=(*QWEN3_VL_HEADLESS.towers, COL_PROJECTION))
@@ -1119,6 +1120,38 @@ DEEPSEEK_V4_VISION: Final = Family(
     ),
 )
 
+
+def _query_width(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys["num_heads"]) * int(keys.get("qk_channels") or keys.get("kv_channels") or 64)
+
+
+def _key_width(keys: Keys, layer: int = 0) -> int:
+    del layer
+    return int(keys.get("num_key_value_heads") or keys["num_heads"]) * int(keys.get("kv_channels") or 64)
+
+
+def _mimo_sinks(keys: Keys, layer: int = 0) -> int:
+    """A logit per head where a layer has a window."""
+    del layer
+    if not keys.get("use_sink"):
+        return 0
+    return (int(keys["depth"]) - len(keys.get("fullatt_block_indexes") or ())) * int(keys["num_heads"])
+
+
+MIMO_OMNI: Final = vision(
+    custom.MIMO_V2,
+    Vector(
+        "visual.patch_embed.proj",
+        ("hidden_size", lambda keys, layer: towers.patch_elements(keys) * int(keys.get("temporal_patch_size") or 2)),
+    ),
+    Encoder("visual.blocks", layers="depth", attention=_query_width, kv=_key_width, norm_bias=0, gated=1),
+    Vector("visual.sinks", (_mimo_sinks,)),
+    Norms(1),
+    Linear("visual.merger.mlp.0", _window_merged, _window_merged, split="column"),
+    Linear("visual.merger.mlp.2", _window_merged, "out_hidden_size", split="row"),
+)
+
 VISION_MODELS: Final[Mapping[str, Family]] = {
     "AyaVisionForConditionalGeneration": AYA_VISION,
     "BeeForConditionalGeneration": _siglip_llava(_times(4, text_hidden)),
@@ -1148,6 +1181,7 @@ VISION_MODELS: Final[Mapping[str, Family]] = {
     "LightOnOCRForConditionalGeneration": LIGHTON_OCR,
     "LlamaNemotronVLModel": NEMOTRON_EMBED,
     "LlavaOnevision2ForConditionalGeneration": LLAVA_ONEVISION2,
+    "MiMoV2OmniForCausalLM": MIMO_OMNI,
     "MiniCPMOcrForConditionalGeneration": MULTIMODAL["MiniCPMV4_6ForConditionalGeneration"],
     "Molmo2ForConditionalGeneration": MOLMO2_MM,
     "MolmoForCausalLM": Family(MOLMO, (Tower(MOLMO_TOWER),)),
