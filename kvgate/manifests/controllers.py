@@ -120,6 +120,8 @@ def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[Se
 
 def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units of objects whose kind stands in no table: what speaks of vLLM in them as values of charts do."""
+    if "vllm" not in file.text.lower():
+        return
     for item in expand_list(document):
         kind, spec = text_at(item, "kind") or "", node_at(item, "spec")
         if kind not in NOT_DEPLOYED and "." in (text_at(item, "apiVersion") or "") and spec is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from kvgate.patterns import regex
@@ -177,6 +178,7 @@ _OTHER_ENGINE_NAMES: Final = (
 )
 
 
+@lru_cache(maxsize=1024)
 def repository_of(image: str) -> str:
     """An image reference without registry port confusion, tag and digest."""
     name = image.partition("@")[0]
@@ -185,6 +187,7 @@ def repository_of(image: str) -> str:
     return f"{head}/{last}" if head else last
 
 
+@lru_cache(maxsize=1024)
 def _tokens(name: str) -> frozenset[str]:
     return frozenset(name.replace("_", "-").replace(".", "-").split("-"))
 

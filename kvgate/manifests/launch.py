@@ -223,8 +223,11 @@ def starts_of_commands(
     """The vLLM servers that commands start, in containers of their own or directly."""
     starts: list[Start] = []
     for command in found:
-        inside = _of_container_run(command, find)
-        if inside is None:
+        programs = {basename(word) for word in command.words}
+        inside: list[Start] | None = None
+        if not programs.isdisjoint(CONTAINER_PROGRAMS):
+            inside = _of_container_run(command, find)
+        if inside is None and "dynamo" in programs:
             inside = _of_graph(command, environment or {}, find)
         if inside is None:
             entry = find_entry(command.words)
@@ -236,8 +239,6 @@ def starts_of_commands(
 
 def _of_graph(command: Command, environment: Mapping[str, Value], find: Find | None) -> list[Start] | None:
     """What ``dynamo serve`` starts; None where a command is nothing of the kind."""
-    if not any(basename(word) == "dynamo" for word in command.words):
-        return None
     from kvgate.manifests.dynamo_graph import starts_of_graph
 
     return starts_of_graph(command, environment, find)
@@ -250,8 +251,6 @@ def _only_asks(start: Start) -> bool:
 
 def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:
     """What ``docker run`` and the like start; None where a command is nothing of the kind."""
-    if not any(basename(word) in CONTAINER_PROGRAMS for word in command.words):
-        return None
     from kvgate.manifests.container_run import container_of
 
     found = container_of(command, find)

@@ -279,10 +279,12 @@ class _Reader:
 
     def _server(self, site: _Site) -> Iterator[ServeUnit]:
         node = site.node
-        image = _image(site)
         holders = [node, *(inner for key in _ARGUMENT_KEYS if isinstance(inner := node.get(key), Mapping))]
         rest = [word for holder in holders for key in _WORD_KEYS for word in _words(holder.get(key))]
         flags = list(_flags(node))
+        if not rest and not flags and not any(node.get(key) is not None for key in _COMMAND_KEYS):
+            return  # nothing is said here that a server could be made of
+        image = _image(site)
         own = {name for word in (*flags, *rest) if (name := flag_name(word)) in VLLM_FLAGS}
         named = _is_named(site, image)
         environment, spans = _environment(node)
