@@ -110,8 +110,16 @@ def log_settings(plans: Sequence[ServingPlan], root: Path, models: Mapping[str, 
             load_tokenizer(tokenizer_folder(plan.model_reference, root, models)),
             _checkpoints(plan, block),
             prediction is None or bool(prediction.resolved.get("enable_prefix_caching", True)),
+            _drops_blocks(plan),
         )
     return found
+
+
+def _drops_blocks(plan: ServingPlan) -> bool:
+    """Whether drafts need the hidden states of a hit's last block (vLLM 0.32.0 ``config/speculative.py``)."""
+    given = plan.values.get("speculative_config")
+    method = given.get("method") if isinstance(given, dict) else None
+    return isinstance(method, str) and (method in ("eagle", "eagle3", "dflash", "dspark") or method.endswith("mtp"))
 
 
 def _checkpoints(plan: ServingPlan, block_size: int) -> Checkpoints | None:

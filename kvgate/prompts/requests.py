@@ -85,12 +85,14 @@ class LogSettings:
         counting: the model's tokenizer; None counts bytes.
         checkpoints: see :class:`kvgate.prompts.blocks.PrefixCache`; the interval in tokens.
         caching: whether prefix caching is on.
+        drafts: see :class:`kvgate.prompts.blocks.PrefixCache`.
     """
 
     block_size: int = DEFAULT_BLOCK_SIZE
     counting: Counting | None = None
     checkpoints: Checkpoints | None = None
     caching: bool = True
+    drafts: bool = False
 
 
 @record
@@ -380,13 +382,21 @@ class _Cache:
         self.outputs = [counting.encode(request.output or "") for request in requests]
         self._salts = [request.salt for request in requests]
         self._block = settings.block_size * counting.per_token
+        self._drafts = settings.drafts
         kept = settings.checkpoints
         self._checkpoints = replace(kept, interval=kept.interval * counting.per_token) if kept is not None else None
 
     def hits(self, prompts: Sequence[Sequence[int] | bytes]) -> HitTotal:
         """What it serves of the prompts of the log, or of others in their place."""
         found = total(
-            predict_hits(prompts, self._block, outputs=self.outputs, salts=self._salts, checkpoints=self._checkpoints)
+            predict_hits(
+                prompts,
+                self._block,
+                outputs=self.outputs,
+                salts=self._salts,
+                drafts=self._drafts,
+                checkpoints=self._checkpoints,
+            )
         )
         return HitTotal(self.counting.tokens(found.query_tokens), self.counting.tokens(found.hit_tokens))
 

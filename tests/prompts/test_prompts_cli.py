@@ -346,3 +346,20 @@ def test_a_crash_over_linked_prompts_is_told(tree: Path, run: Run, monkeypatch: 
 
     monkeypatch.setattr("kvgate.prompt_files.read_prompts", broken)
     assert run("check", ".")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "hits"),
+    [
+        # 39 of 40 requests find (4,200 + 9) // 64 = 65 blocks of 16 tokens
+        ("", 39 * 65 * 16),
+        # one block less for each
+        ('--speculative-config={"method":"eagle3","model":"a/b","num_speculative_tokens":2}', 39 * 64 * 16),
+    ],
+)
+def test_drafts_drop_the_last_block_of_a_hit(tree: Path, config: str, hits: int) -> None:
+    log = "".join(json.dumps({"prompt": f"{RULES * 60}Question {index:02}?"}) + "\n" for index in range(40))
+    command = COMPOSE.replace("--max-model-len", f"'{config}' --max-model-len" if config else "--max-model-len")
+    write(tree, log_DOT_jsonl=log, compose_DOT_yaml=command)
+    write(tree, kvgate_DOT_yaml=CONFIG.replace("app.py:build_messages", "log.jsonl"))
+    assert f"serves {hits:,} of" in lines_of("log.jsonl")[1]
