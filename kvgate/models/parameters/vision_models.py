@@ -1145,11 +1145,19 @@ MIMO_OMNI: Final = vision(
         "visual.patch_embed.proj",
         ("hidden_size", lambda keys, layer: towers.patch_elements(keys) * int(keys.get("temporal_patch_size") or 2)),
     ),
-    Encoder("visual.blocks", layers="depth", attention=_query_width, kv=_key_width, norm_bias=0, gated=1),
+    Encoder(
+        "visual.blocks",
+        layers="depth",
+        attention=_query_width,
+        kv=_key_width,
+        norm_bias=0,
+        gated=1,
+        quantized=False,
+    ),
     Vector("visual.sinks", (_mimo_sinks,)),
     Norms(1),
-    Linear("visual.merger.mlp.0", _window_merged, _window_merged, split="column"),
-    Linear("visual.merger.mlp.2", _window_merged, "out_hidden_size", split="row"),
+    Linear("visual.merger.mlp.0", _window_merged, _window_merged, split="column", quantized=False),
+    Linear("visual.merger.mlp.2", _window_merged, "out_hidden_size", split="row", quantized=False),
 )
 
 VISION_MODELS: Final[Mapping[str, Family]] = {
