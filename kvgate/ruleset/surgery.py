@@ -129,7 +129,7 @@ def _remove_words(file: SourceFile, start: int, end: int) -> Edit | None:
     alone_before = text[line_start:start].strip() == ""
     rest = text[end:line_end].strip()
     if alone_before and rest in ("", "\\"):
-        if rest == "\\" or not text[:line_start].rstrip(" \t\n").endswith("\\"):
+        if rest == "\\" or not text[:line_start].rstrip(" \t\r\n").endswith("\\"):
             return Edit(Span(file, line_start, min(line_end + 1, len(text))), "")
         # the last line of a command: the continuation before it goes too
         before = re.search(r"[ \t]*\\[ \t]*\r?\n[ \t]*$", text[:start])
