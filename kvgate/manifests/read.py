@@ -129,6 +129,13 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of files that another unit's command line comes from: a script that a manifest mounts."""
     if not any(unit.path in tree.used for unit in units):
         return units
+    own = {(unit.path, _words(unit)) for unit in units if unit.kind == "script"}
+    # a script that only runs another one, and changes nothing, has no server of its own
+    units = [
+        unit
+        for unit in units
+        if unit.kind != "script" or not any((path, _words(unit)) in own for path in _others(unit))
+    ]
     elsewhere = {
         piece.span.path
         for unit in units
@@ -139,6 +146,16 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     parts = tree.used & elsewhere
     parts |= tree.built
     return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
+
+
+def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:
+    return tuple((word.value, word.resolved) for word in unit.words)
+
+
+def _others(unit: ServeUnit) -> set[str]:
+    """The file that all words of a unit come from, where it is another one."""
+    paths = {piece.span.path for word in unit.words for piece in word.text.pieces}
+    return paths - {unit.path} if len(paths) == 1 else set()
 
 
 class Kustomize:

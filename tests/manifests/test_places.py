@@ -52,6 +52,15 @@ def test_a_script_sources_its_settings_from_beside_itself_and_keeps_the_containe
     assert found.span.line == 5
 
 
+def test_a_script_that_only_runs_another_one_has_no_server_of_its_own() -> None:
+    inner = 'vllm serve "${MODEL:-org/m}" --seed=1\n'
+    outer = 'HERE="$(cd "$(dirname "$0")" && pwd)"\n{}bash "$HERE/../deploy/launch.sh"\n# vllm\n'
+    plain = units({"bench/run.sh": outer.format(""), "deploy/launch.sh": inner})
+    assert [(unit.path, words(unit)) for unit in plain] == [("deploy/launch.sh", "org/m --seed=1")]
+    told = units({"bench/run.sh": outer.format("export MODEL=org/other\n"), "deploy/launch.sh": inner})
+    assert [(unit.path, words(unit)) for unit in told] == [("bench/run.sh", "org/other --seed=1")]
+
+
 @pytest.mark.parametrize(
     "line", ["export ID=$(docker run x:vllm serve m)", "echo `vllm serve m`", "wait $(vllm serve m)"]
 )

@@ -109,9 +109,11 @@ def test_a_sourced_file_gives_variables() -> None:
     assert words(unit) == "org/m"
 
 
-def test_a_script_that_another_runs_is_no_server_of_its_own() -> None:
+def test_a_script_that_another_runs_is_one_server_where_it_is_told_its_arguments() -> None:
     unit = one("bash inner.sh  # vllm\n", "run.sh", inner_DOT_sh="vllm serve org/m\n")
-    assert (unit.path, words(unit)) == ("run.sh", "org/m")
+    assert (unit.path, words(unit)) == ("inner.sh", "org/m")
+    unit = one("bash inner.sh org/other  # vllm\n", "run.sh", inner_DOT_sh="vllm serve ${1:-org/m}\n")
+    assert (unit.path, words(unit)) == ("run.sh", "org/other")
 
 
 def test_jinja_around_statements_and_inside_a_command() -> None:
