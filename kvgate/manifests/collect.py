@@ -30,6 +30,10 @@ _FLAGS: Final = (
 SKIPPED_DIRECTORIES: Final = frozenset(
     {".git", ".hg", ".svn", ".terraform", ".tox", ".venv", "__pycache__", "node_modules", "venv"}
 )
+# Keys of JSON in which containers are described.
+_MARKS: Final = (
+    b'"kind"', b'"services"', b'"containerDefinitions"', b'"ContainerDefinitions"', b'"recipe_image_uri"',
+)  # fmt: skip
 
 
 @record
@@ -231,7 +235,7 @@ def _may_matter(path: str, data: bytes) -> bool:
             return b'"gpu_memory_utilization"' in data or b'"tensor_parallel_size"' in data
         if b'"$schema"' in data[:2000]:
             return False
-        return (b'"kind"' in data or b'"services"' in data) and b"vllm" in data.lower()
+        return any(mark in data for mark in _MARKS) and b"vllm" in data.lower()
     if form is None and not (data.startswith(b"#!") or is_template_name(path)):
         return False
     if form is None and len(data) > MAX_SCRIPT_BYTES:

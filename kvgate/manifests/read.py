@@ -30,6 +30,8 @@ _MATTERS: Final = (
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
 _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
+# What a text has in it where it may describe containers to a cloud's own service.
+TASK_MARKS: Final = ("containerDefinitions", "ContainerDefinitions", "recipe_image_uri")
 # Kinds of units that may be a part of another one.
 _PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
 
@@ -282,6 +284,10 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
         from kvgate.manifests.compose import read_compose
 
         yield from read_compose(tree, file, document)
+    elif any(mark in file.text for mark in TASK_MARKS):
+        from kvgate.manifests.task_definitions import read_task_definitions
+
+        yield from read_task_definitions(tree, file, document)
     else:
         from kvgate.manifests.vllm_config import find_vllm_config, read_vllm_config
 

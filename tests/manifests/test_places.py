@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -394,3 +395,55 @@ def test_a_model_of_ray_serve_whose_keywords_are_a_mapping() -> None:
     expected = "--model org/m --served-model-name m --max-model-len 4096 --tensor-parallel-size 2"
     assert words(found) == expected + " ?--load-format ?runai_streamer"
     assert [request.count for request in found.gpu_requests] == [2]
+
+
+# -- cloud services ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys", ["lower", "upper"])
+def test_a_task_definition_of_ecs(tmp_path: Path, keys: str) -> None:
+    text = """{
+      "family": "llm",
+      "containerDefinitions": [
+        {"name": "proxy", "image": "nginx:1"},
+        {
+          "name": "engine",
+          "image": "vllm/vllm-openai:v0.10.0",
+          "command": ["--model", "org/m", "--max-model-len", "8192"],
+          "environment": [{"name": "A", "value": "b"}],
+          "resourceRequirements": [{"type": "GPU", "value": "2"}]
+        }
+      ]
+    }"""
+    if keys == "upper":  # as CloudFormation writes it
+        text = re.sub(r'"([a-z])(\w+)":', lambda match: f'"{match.group(1).upper()}{match.group(2)}":', text)
+    (tmp_path / "task.json").write_text(text)
+    (found,) = read_tree(collect([tmp_path], tmp_path).files, tmp_path).units
+    assert (found.id, words(found)) == ("task.json/llm/engine", "--model org/m --max-model-len 8192")
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.0"
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert [(item.name, item.value.value) for item in found.environment if item.value] == [("A", "b")]
+    assert found.span.line == 6
+
+
+def test_a_blueprint_of_oci() -> None:
+    text = """\
+        {"deployment_group": {"deployments": [{"recipe": {
+          "deployment_name": "chat",
+          "recipe_image_uri": "docker.io/vllm/vllm-openai:v0.9.1",
+          "recipe_node_shape": "BM.GPU.H100.8",
+          "recipe_replica_count": 2,
+          "recipe_nvidia_gpu_count": 4,
+          "recipe_container_env": [{"key": "MODEL", "value": "org/m"}],
+          "recipe_container_command_args": ["--model", "$(MODEL)", "--tensor-parallel-size", "4"]
+        }}, {"recipe": {
+          "recipe_mode": "job",
+          "recipe_image_uri": "docker.io/vllm/vllm-openai:v0.9.1",
+          "recipe_container_command_args": ["--model", "org/m"]
+        }}]}}
+        """
+    found = one({"blueprint.json": text})
+    assert (found.id, words(found)) == ("blueprint.json/chat", "--model org/m --tensor-parallel-size 4")
+    assert ([request.count for request in found.gpu_requests], found.replicas) == ([4], 2)
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("instance-type", ("BM.GPU.H100.8",))]
