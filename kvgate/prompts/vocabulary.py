@@ -81,7 +81,8 @@ _TABLE: Final[dict[Meaning, str]] = {
         | user text | =input | utterance | transcript | human input | message | content | text | request text | topic
         | document | doc | article | =prompt""",
     _TOOLS: """tools | tool list | tool specs | tool schemas | tool definitions | functions | function specs
-        | tool descriptions | tools text | tools description""",
+        | tool descriptions | tools text | tools description | command docs | commands docs | tool docs | tools docs
+        | function docs""",
     _STATIC: """rules | instructions | instruction | system prompt | guidelines | policy | policies | preamble
         | few shot | fewshot | few shots | examples | format instructions | prompt template | template | base prompt
         | system message | system text | system instructions | schema | constitution | manual | handbook | playbook
@@ -104,6 +105,11 @@ _FORMS: Final = frozenset(
      "joined", "rendered", "info", "part", "line", "value", "items"}
 )  # fmt: skip
 
+#: Words of names that hold something of a prompt, and not the prompt.
+_ABOUT_PROMPTS: Final = frozenset(
+    {"tokens", "token", "count", "length", "len", "size", "cost", "price", "hash", "id", "ids", "key", "path", "paths",
+     "file", "files", "dir", "folder", "version", "index", "number", "num", "limit", "ratio", "score", "usage"}
+)  # fmt: skip
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 #: Verbs of calls that look something up for one request.
@@ -188,6 +194,8 @@ def is_history_name(name: str) -> bool:
 def is_prompt_name(name: str) -> bool:
     """Whether a variable, parameter or function of this name holds a prompt."""
     words = set(words_of(name))
+    if words & _ABOUT_PROMPTS:
+        return False
     return bool(words & {"prompt", "prompts", "instruction", "instructions", "preamble"}) or bool(
         words == {"system"} or ("system" in words and words & {"message", "msg", "text", "content", "template"})
     )

@@ -56,6 +56,12 @@ from kvgate.prompts.syntax import located
 from kvgate.prompts.vocabulary import is_history_name, meaning_of, meaning_of_call, words_of
 from kvgate.source.text import Span, Text
 
+#: Words of functions that do something with what they are given, and yield something else.
+DOES: Final = frozenset(
+    {"run", "execute", "exec", "read", "load", "fetch", "post", "save", "write", "open", "send", "request", "query",
+     "download", "upload", "check", "test", "tests", "dispatch", "process", "call", "glob", "iterdir", "exists"}
+)  # fmt: skip
+DRAWN: Final = frozenset({Kind.CLOCK, Kind.IDENTIFIER, Kind.RANDOM})
 #: Words of names that hold tools; what one tool holds (its schema) keeps the order in which it is written.
 REGISTRIES: Final = frozenset({"tools", "functions", "toolsets", "registry", "skills", "plugins"})
 LOADS: Final = frozenset({"load", "read", "render", "template", "prompt", "text", "instructions", "persona", "rules"})
@@ -396,6 +402,8 @@ class Calls(Expressions):
                     return Rows([written(as_fine_as(clock, Change.DAY)), written(clock)], span)
                 return receiver
             case _:
+                if set(words_of(name)) & DOES:  # a file whose name says the time
+                    return written(Part(Kind.STATIC, Change.PROCESS, span))
                 return receiver
 
     def grown_history(
@@ -641,6 +649,8 @@ class Calls(Expressions):
             part = next((part for part in passed if part.kind is kind), None)
             if part is not None and kind is Kind.RETRIEVAL and not set(words_of(name)) & FORMS:
                 part = None  # a model may have answered with something else
+            if part is not None and kind in DRAWN and set(words_of(name)) & DOES:
+                part = None  # what is read from a place is not the name of the place
             if part is not None:
                 if kind is Kind.CLOCK and "date" in words_of(name) and "time" not in words_of(name):
                     part = as_fine_as(part, Change.DAY)

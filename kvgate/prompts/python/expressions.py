@@ -79,6 +79,9 @@ PERSONS: Final = frozenset(
 PRESENT: Final = frozenset({"now", "current", "today", "utcnow", "todays", "date"})
 
 
+_OF_PATHS: Final = frozenset({"name", "stem", "suffix", "parent", "parents", "parts"})
+
+
 def _names_a_thing(name: str, node: ast.expr) -> bool:
     """Whether a name is that of something that is no person, by what it is read from."""
     owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
@@ -299,6 +302,8 @@ class Expressions(Follower):
         part = base.single or base.first(Kind.CLOCK, Kind.UNORDERED, Kind.HISTORY, Kind.RETRIEVAL, Kind.USER)
         if part is None:
             return self.named(name, node, frame, "the field") if not base.items else base
+        if part.kind is Kind.CLOCK and name in _OF_PATHS:
+            return unknown(span)  # of a file whose name says the time
         if part.kind is Kind.CLOCK:
             fine = {"year": Change.DAY, "month": Change.DAY, "day": Change.DAY, "hour": Change.HOUR}
             fine |= {"minute": Change.MINUTE, "weekday": Change.DAY, "day_of_week": Change.DAY}
