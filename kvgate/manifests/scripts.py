@@ -12,7 +12,10 @@ from kvgate.manifests.launch import Find, Start, find_requirement, starts_of_scr
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.patterns import regex
 from kvgate.shell.command import TooLargeError
+from kvgate.shell.expand import interpolate
+from kvgate.shell.script import MAX_CHARACTERS
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Text, Word
 
@@ -28,7 +31,9 @@ SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*A
 
 
 def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
-    """The serve units of a shell script, one for each server that its modes start."""
+    """The serve units of a shell script, one for each server that its modes start, and those of the objects that it
+    writes out for Kubernetes."""
+    yield from _written_objects(tree, file)
     if not _MAY_START.search(file.text) and not SCENARIO.search(file.text):
         return
     text = Text.of_span(file.span(0, len(file.text)))
@@ -49,6 +54,39 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         around = Surroundings(file=file, kind="script", names=(mode,) if mode else (), requirement=requirement)
         yield unit_of(start, around, numbers.get(mode, 0))
         numbers[mode] = numbers.get(mode, 0) + 1
+
+
+_HERE_DOCUMENT: Final = regex(
+    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=end)[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """What stands in here documents (``kubectl apply -f - <<EOF``), with the variables that the script ends with."""
+    if "<<" not in file.text or "kind:" not in file.text or len(file.text) > MAX_CHARACTERS:
+        return
+    known: dict[str, Value] | None = None
+    for match in _HERE_DOCUMENT.finditer(file.text):
+        body = match["body"]
+        if "kind:" not in body or "apiVersion:" not in body or "vllm" not in body.lower():
+            continue
+        from kvgate.manifests.helm.chart import documents_of
+        from kvgate.manifests.kinds import read_kinds
+        from kvgate.manifests.shapes import is_kubernetes
+        from kvgate.shell.script import variables
+
+        value = Value(Text.of_span(file.span(match.start("body"), match.end("body"))))
+        if not match["quote"]:
+            if known is None:
+                try:
+                    known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
+                except TooLargeError:
+                    known = {}
+            value = interpolate(value, known)
+        for document in documents_of(value).documents:
+            if is_kubernetes(document):
+                yield from read_kinds(tree, file, document)
 
 
 def beside(tree: Tree, file: SourceFile) -> Find:

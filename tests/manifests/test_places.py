@@ -62,6 +62,44 @@ def test_a_script_that_only_runs_another_one_has_no_server_of_its_own() -> None:
     assert [(unit.path, words(unit)) for unit in told] == [("bench/run.sh", "org/other --seed=1")]
 
 
+def test_objects_that_a_script_writes_out() -> None:
+    text = """\
+        MODEL=${MODEL:-org/m}
+        cat <<EOF | kubectl apply -n "$NAMESPACE" -f -
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: llm}
+        spec:
+          replicas: ${REPLICAS}
+          template:
+            spec:
+              containers:
+                - name: vllm
+                  image: vllm/vllm-openai:v0.10.0
+                  args: ["--model=${MODEL}", "--max-model-len=${LEN}"]
+                  resources: {limits: {nvidia.com/gpu: 2}}
+        EOF
+        kubectl apply -f - <<'YAML'
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          containers:
+            - {name: vllm, image: vllm/vllm-openai, args: [--model, $(MODEL)], env: [{name: MODEL, value: x}]}
+        YAML
+        cat <<EOF > notes.txt
+        kind: nothing, vllm
+        EOF
+        """
+    found = units({"install.sh": text})
+    assert [(unit.id, words(unit), unit.span.line) for unit in found] == [
+        ("Deployment/default/llm/vllm", "--model=org/m ?--max-model-len=${LEN}", 11),
+        ("Pod/default/p/vllm", "--model x", 22),
+    ]
+    assert [request.count for request in found[0].gpu_requests] == [2]
+    assert found[0].replicas is None
+
+
 @pytest.mark.parametrize(
     "line", ["export ID=$(docker run x:vllm serve m)", "echo `vllm serve m`", "wait $(vllm serve m)"]
 )

@@ -49,6 +49,7 @@ SHELL = """\
     ID=$(docker run -d --gpus '"device=0,1"' -v $PWD:/w -e A=b vllm/vllm-openai:v0.10.0 "${ARGS[@]}")
     f() { cd /x && ./y.sh "$@"; }
     cat <<EOF | kubectl apply -f -
+    apiVersion: v1 # vllm
     kind: Pod
     EOF
     for n in {1..3}; do vllm serve "${MODEL:-m}" --port $((8000 + n)) & done
