@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from kvgate.errors import KvgateError
-from kvgate.options import RunOptions
+from kvgate.inputs import (
+    CheckOptions,
+    InputError,
+    configuration_of_run,
+    load_configuration,
+    model_of,
+    plans_of,
+    read_paths,
+    release_of,
+    require,
+    tree_root,
+)
 from kvgate.records import record
 from kvgate.source.text import SourceFile, words_of_command_line
 
@@ -17,7 +27,6 @@ if TYPE_CHECKING:
     from kvgate.capacity.levers import Advice
     from kvgate.capacity.prediction import Basis, Prediction, Workload
     from kvgate.config import Config, RuleConfig
-    from kvgate.engine.logs import ServerLog
     from kvgate.findings.finding import InternalError, Unchecked
     from kvgate.findings.mend import Mended
     from kvgate.findings.report import Report, UnitReport
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
     from kvgate.gate.pipeline import DiffOptions
     from kvgate.hardware.gpu import Gpu
     from kvgate.manifests.collect import Collection
-    from kvgate.manifests.rendering import Rendering
     from kvgate.manifests.unit import Reading
     from kvgate.models.model import Model
     from kvgate.plan import ModelContext, ServingPlan
@@ -35,18 +43,6 @@ if TYPE_CHECKING:
     from kvgate.prompts.requests import LogSettings
     from kvgate.ruleset.load import RuleSet
     from kvgate.ruleset.run import Judgement, Selection
-    from kvgate.smoke.command import Command
-    from kvgate.smoke.load import Progress
-    from kvgate.smoke.run import SmokeOptions
-    from kvgate.smoke.subject import Subject
-    from kvgate.smoke.verdict import Verdict
-
-#: The path that stands for standard input.
-STDIN: Final = Path("-")
-
-
-class InputError(KvgateError):
-    """What was asked for cannot be done: a path that does not exist, a model that is not known."""
 
 
 def predict(
@@ -83,7 +79,7 @@ def predict(
     if gpu_memory_bytes is not None and gpu_memory_bytes <= 0:
         raise InputError(f"gpu_memory_bytes: a positive number expected, got {gpu_memory_bytes}")
     prediction, _ = _predict(
-        _find_model(model, Path(), online=False, environ={}),
+        model_of(model, Path(), online=False, environ={}),
         args,
         gpu=gpu,
         gpu_memory_bytes=gpu_memory_bytes,
@@ -107,34 +103,6 @@ def _workload(workload: Workload | Mapping[str, Any] | None) -> Workload | None:
         raise InputError(
             f"workload: {', '.join(Workload.__match_args__)} expected, got {', '.join(workload)}"
         ) from None
-
-
-def _find_model(
-    model: str | Path | Mapping[str, Any],
-    root: Path,
-    *,
-    online: bool,
-    environ: Mapping[str, str],
-    mapping: Mapping[str, str] | None = None,
-) -> Model:
-    from kvgate.models.resolve import ModelError, find_model, load_model, model_from_mapping
-
-    try:
-        if isinstance(model, Mapping):
-            return model_from_mapping(model)
-        if not str(model).strip():
-            raise InputError("the model is empty: a Hub id, a directory or a config.json expected")
-        path = Path(model)
-        if path.exists():
-            return load_model(path)
-        if isinstance(model, Path) or path.is_absolute() or path.suffix == ".json" or model.startswith((".", "~")):
-            raise InputError(f"{model}: no such file or directory")
-        lookup = find_model(model, root=root, online=online, environ=environ, mapping=mapping or {})
-    except (ModelError, OSError) as error:
-        raise InputError(str(error)) from None
-    if lookup.model is None:
-        raise InputError(lookup.reason or f'model "{model}" is not known')
-    return lookup.model
 
 
 def _predict(
@@ -262,56 +230,17 @@ def predict_command(
         )
     online = config.online if options["online"] is None else options["online"]
     return _predict(
-        _find_model(model, config.root, online=online, environ=environ, mapping=config.models),
+        model_of(model, config.root, online=online, environ=environ, mapping=config.models),
         args,
         gpu=gpu,
         gpu_memory_bytes=options["gpu_memory_bytes"],
-        vllm_version=_release(options["vllm_version"]) or config.vllm_version,
+        vllm_version=release_of(options["vllm_version"]) or config.vllm_version,
         env={},
         weight_bytes=options["weight_bytes"],
         workload=workload,
         context=ModelContext(config.root, online, environ),
         kv_cache_tokens=options["kv_cache_tokens"],
     )
-
-
-def load_configuration(path: Path | None, start: Path) -> Config:
-    """The kvgate.yaml at ``path``, else the one found from ``start`` upwards, else the defaults.
-
-    Raises:
-        KvgateError: it cannot be read or says something unknown.
-    """
-    from kvgate.config import Config, find_config, load_config
-
-    found = path or find_config(start.resolve())
-    if found is None:
-        return Config(root=tree_root(start))
-    return load_config(found)
-
-
-def tree_root(start: Path) -> Path:
-    """The root of the git working tree that holds ``start``, else the folder itself."""
-    folder = start.resolve()
-    folder = folder if folder.is_dir() else folder.parent
-    for candidate in (folder, *folder.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return folder
-
-
-@record
-class CheckOptions(RunOptions):
-    """What ``kvgate check`` was asked for beyond the paths.
-
-    Attributes:
-        ignore_baseline: report accepted findings too (they are about to be written anew).
-        texts: other texts for some files, by their path as shown; they are checked in place of what is on the disk.
-        stdin: the text that the path ``-`` stands for.
-    """
-
-    ignore_baseline: bool = False
-    texts: Mapping[str, str] = field(default_factory=dict)
-    stdin: str | None = None
 
 
 def check(
@@ -345,12 +274,10 @@ def check_paths(paths: Sequence[Path], options: CheckOptions) -> Report:
     from kvgate.ruleset.load import load_rules
     from kvgate.ruleset.units import unit_report
 
-    for path in paths:
-        if not path.exists() and (options.stdin is None or path != STDIN):
-            raise InputError(f"{path}: no such file or directory")
-    config = _configuration_of_run(paths, options)
-    collection, reading = _read(paths, config, options)
-    plans = _plans(reading, config, options)
+    require(paths, stdin=options.stdin is not None)
+    config = configuration_of_run(paths, options)
+    collection, reading = read_paths(paths, config, options)
+    plans = plans_of(reading, config, options)
     rules = load_rules(config.root, thorough=False, preview=options.preview)
     predicted, crashes = predict_all(plans)
     judgement, unread_prompts = judge_state(
@@ -470,7 +397,7 @@ def mend_paths(report: Report, paths: Sequence[Path], options: CheckOptions) -> 
     from kvgate.findings.mend import mend
     from kvgate.manifests.collect import collect
 
-    config = _configuration_of_run(paths, options)
+    config = configuration_of_run(paths, options)
     files = {file.path for file in collect(paths, config.root, exclude=config.exclude).files}
     inside = [config.root.resolve(), *(path.resolve() for path in paths)]
 
@@ -489,7 +416,7 @@ def write_mended(mended: Mended, paths: Sequence[Path], options: CheckOptions) -
     """
     from kvgate.source.files import write_whole
 
-    config = _configuration_of_run(paths, options)
+    config = configuration_of_run(paths, options)
     for path, text in mended.after.items():
         file = config.root / path
         try:
@@ -545,10 +472,8 @@ def prompt_run(paths: Sequence[Path], options: CheckOptions) -> tuple[Report, li
     from kvgate.ruleset.load import load_rules
     from kvgate.ruleset.run import judge
 
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
-    config = _configuration_of_run(paths, options)
+    require(paths)
+    config = configuration_of_run(paths, options)
     reading = read_prompt_paths(paths, config.root, config.exclude, _log_settings(config, options))
     judgement = judge(
         load_rules(config.root, thorough=False),
@@ -574,8 +499,8 @@ def _log_settings(config: Config, options: CheckOptions) -> dict[str, LogSetting
         return {}
     from kvgate.prompt_files import log_settings
 
-    _, reading = _read([config.root], config)
-    return log_settings(_plans(reading, config, options), config.root, config.models)
+    _, reading = read_paths([config.root], config)
+    return log_settings(plans_of(reading, config, options), config.root, config.models)
 
 
 def prompts_sentence(report: Report) -> str:
@@ -631,83 +556,6 @@ def _rules_over_one_state(config: Config) -> dict[str, RuleConfig]:
     return {name: said for name, said in config.rules.items() if name not in RULES}
 
 
-def _configuration_of_run(paths: Sequence[Path], options: CheckOptions) -> Config:
-    """kvgate.yaml of the current folder for paths inside it, of the first path otherwise."""
-    from kvgate.config import Config, find_config, load_config
-
-    here = Path.cwd()
-    first = paths[0].resolve()
-    start = here if first.is_relative_to(here) else first
-    found = options.config or find_config(start)
-    return load_config(found) if found else Config(root=here)
-
-
-def _read(paths: Sequence[Path], config: Config, options: RunOptions | None = None) -> tuple[Collection, Reading]:
-    from kvgate.manifests.collect import collect
-    from kvgate.manifests.read import read_tree
-
-    collection = collect(paths, config.root, exclude=config.exclude)
-    if isinstance(options, CheckOptions):
-        collection = _with_other_texts(collection, options)
-    reading = read_tree(collection.files, config.root, named=collection.named, rendering=_rendering(config, options))
-    return collection, reading
-
-
-def _with_other_texts(collection: Collection, options: CheckOptions) -> Collection:
-    """The collection with the texts that an invocation brings along: those of fixes, and standard input."""
-    texts = options.texts
-    if texts:
-        files = (SourceFile(file.path, texts[file.path]) if file.path in texts else file for file in collection.files)
-        collection = replace(collection, files=tuple(files))
-    if options.stdin is None:
-        return collection
-    given = SourceFile("<stdin>", options.stdin)
-    missing = tuple(path for path in collection.missing if path != str(STDIN))
-    return replace(collection, files=(*collection.files, given), missing=missing, named=collection.named | {given.path})
-
-
-def _rendering(config: Config, options: RunOptions | None) -> Rendering | None:
-    """What Helm and kustomize render before anything is read; None is nothing."""
-    asked = {*config.render, *(options.render if options is not None else ())}
-    if not asked:
-        return None
-    from kvgate.manifests.rendering import ChartValues, Rendering
-
-    charts = tuple(ChartValues(item.path, item.values, item.release, item.namespace) for item in config.charts)
-    search_path = options.environ.get("PATH", "") if options is not None else ""
-    return Rendering("helm" in asked, "kustomize" in asked, charts, search_path)
-
-
-def _plans(reading: Reading, config: Config, options: CheckOptions) -> list[ServingPlan]:
-    from kvgate.plan import ModelContext, PlanOverrides, make_plan
-
-    if options.gpu:
-        from kvgate.hardware.catalogue import explain_gpu, find_gpu
-
-        if find_gpu(options.gpu) is None:
-            raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
-    overrides = PlanOverrides(vllm_version=_release(options.vllm_version), gpu=options.gpu)
-    online = config.online if options.online is None else options.online
-    context = ModelContext(root=config.root, online=online, environ=options.environ)
-    return [make_plan(unit, config, overrides, context) for unit in reading.units]
-
-
-def _release(text: str | None, option: str = "--vllm-version") -> str | None:
-    """A release as people write it (``v0.11.2``).
-
-    Raises:
-        InputError: it is no release.
-    """
-    if text is None:
-        return None
-    from kvgate.engine.images import release_named
-
-    named = release_named(text)
-    if named is None:
-        raise InputError(f'{option}: a release such as 0.11.2 expected, got "{text}"')
-    return named
-
-
 def _baseline_file(config: Config, options: CheckOptions) -> Path | None:
     if options.baseline is not None:
         return options.baseline
@@ -738,7 +586,7 @@ def write_baseline(report: Report, paths: Sequence[Path], options: CheckOptions)
     from kvgate.findings.baseline import write_baseline as text_of
     from kvgate.source.files import write_whole
 
-    file = _baseline_file(_configuration_of_run(paths, options), options)
+    file = _baseline_file(configuration_of_run(paths, options), options)
     if file is None:
         raise InputError("--write-baseline: no file is named (--baseline FILE, or baseline: in kvgate.yaml)")
     try:
@@ -795,15 +643,13 @@ def lock_models(paths: Sequence[Path], options: CheckOptions) -> tuple[list[str]
     from kvgate.models.lock import lock_model
     from kvgate.models.resolve import ModelError
 
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
-    configuration = _configuration_of_run(paths, options)
-    _, reading = _read(paths, configuration, options)
+    require(paths)
+    configuration = configuration_of_run(paths, options)
+    _, reading = read_paths(paths, configuration, options)
     asked = configuration.online if options.online is None else options.online
     lines: list[str] = []
     complete = True
-    plans = _plans(reading, configuration, replace(options, online=False))
+    plans = plans_of(reading, configuration, replace(options, online=False))
     named: dict[tuple[str, str | None], list[ServingPlan]] = {}
     for plan in plans:
         if plan.model_reference:
@@ -844,8 +690,8 @@ def diff_paths(paths: Sequence[Path], options: DiffOptions) -> Difference:
 
         if find_gpu(options.gpu) is None:
             raise InputError(f"--gpu: {explain_gpu(options.gpu)}")
-    asked = replace(options, vllm_version=_release(options.vllm_version), version=__version__)
-    return diff_trees(paths, asked, Checking(partial(_read, options=options), judge=judge_state))
+    asked = replace(options, vllm_version=release_of(options.vllm_version), version=__version__)
+    return diff_trees(paths, asked, Checking(partial(read_paths, options=options), judge=judge_state))
 
 
 def read_event(environ: Mapping[str, str]) -> Event | None:
@@ -916,169 +762,16 @@ def init(paths: Sequence[Path], *, write: bool) -> tuple[str, list[str]]:
     from kvgate import __version__, starter
     from kvgate.config import Config
 
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
+    require(paths)
     root = tree_root(Path())
     config = Config(root=root)
-    _, reading = _read(paths, config)
-    plans = _plans(reading, config, CheckOptions())
+    _, reading = read_paths(paths, config)
+    plans = plans_of(reading, config, CheckOptions())
     proposals = starter.propose(plans, root, __version__)
     if write:
         starter.write(proposals, root)
     written = [f"{proposal.path}: written" for proposal in proposals if not proposal.present]
     return starter.show(proposals), written if write else []
-
-
-def verify_log(
-    path: Path | None, text: str, options: CheckOptions, *, unit: str | None = None, record: bool = False
-) -> tuple[Verdict, tuple[str, ...]]:
-    """The pipeline of ``kvgate verify``: the verdict, and words about what was recorded.
-
-    Args:
-        path: files with the unit; None explains the log on its own.
-        text: the server's log.
-        record: keep the measured terms in ``.kvgate/measured.json``.
-
-    Raises:
-        KvgateError: the path does not exist, the log is not vLLM's, the unit is not clear, kvgate.yaml is wrong.
-    """
-    from kvgate.engine.logs import read_log
-    from kvgate.smoke.compare import judge
-    from kvgate.smoke.verify import choose_plan, subject_of_log
-
-    log = read_log(text)
-    if log.empty:
-        raise InputError("--log: nothing in it is a line of vLLM's")
-    if path is None:
-        model, reason = _model_of_log(log.model, options)
-        return _signed(judge(subject_of_log(log, model, reason), log, command="verify")), ()
-    config, plans = _units_of(path, options)
-    plan = choose_plan(plans, unit, log)
-    if plan.version_basis == "assumed" and log.version is not None:
-        _, plans = _units_of(path, replace(options, vllm_version=log.version))
-        plan = next(one for one in plans if one.unit.id == plan.unit.id)
-    verdict = _signed(judge(_subject(plan, config), log, command="verify"))
-    return verdict, (_record(plan, verdict, log, config),) if record else ()
-
-
-def smoke_unit(
-    path: Path,
-    options: CheckOptions,
-    smoke: SmokeOptions,
-    *,
-    unit: str | None = None,
-    record: bool = False,
-    progress: Progress,
-    say: Callable[[str], None],
-) -> Verdict:
-    """The pipeline of ``kvgate smoke``. Nothing that it started is left when it returns or raises.
-
-    Args:
-        path: files with the unit.
-        record: keep the measured terms in ``.kvgate/measured.json``.
-        progress, say: take what people may want to see meanwhile.
-
-    Raises:
-        KvgateError: the run could not be made; see :func:`kvgate.smoke.run.run_smoke`.
-    """
-    from kvgate.smoke.run import run_smoke
-
-    config, plan = _smoke_plan(path, options, unit)
-
-    def replan(version: str) -> ServingPlan:
-        _, plans = _units_of(path, replace(options, vllm_version=version))
-        return next(one for one in plans if one.unit.id == plan.unit.id)
-
-    run = run_smoke(plan, config, smoke, options.environ, replan=replan, progress=progress, say=say)
-    if record and run.log is not None:
-        say(_record(run.plan, run.verdict, run.log, config))
-    return _signed(run.verdict)
-
-
-def smoke_command_line(path: Path, options: CheckOptions, smoke: SmokeOptions, *, unit: str | None = None) -> Command:
-    """What ``kvgate smoke --dry-run`` shows: the command that would be started.
-
-    Raises:
-        KvgateError: as for :func:`smoke_unit`.
-    """
-    from kvgate.smoke.run import smoke_command
-
-    config, plan = _smoke_plan(path, options, unit)
-    return smoke_command(plan, config, smoke)
-
-
-def _smoke_plan(path: Path, options: CheckOptions, unit: str | None) -> tuple[Config, ServingPlan]:
-    from kvgate.smoke.verify import choose_plan
-
-    config, plans = _units_of(path, options)
-    return config, choose_plan(plans, unit)
-
-
-def _signed(verdict: Verdict) -> Verdict:
-    from kvgate import __version__
-
-    return replace(verdict, version=__version__)
-
-
-def _record(plan: ServingPlan, verdict: Verdict, log: ServerLog, config: Config) -> str:
-    """Keep what a server measured, and say so, or say why not."""
-    from datetime import date
-
-    from kvgate.measured import write_measurement
-    from kvgate.smoke.verify import SmokeError, measurement_of
-
-    if verdict.prediction is None:
-        return "nothing recorded: the model is not known"
-    try:
-        kept = measurement_of(plan, verdict.prediction, log, date.today().isoformat())
-    except SmokeError as error:
-        return str(error)
-    return f"{write_measurement(config.root, kept)}: recorded what {kept.unit} measured"
-
-
-def _units_of(path: Path, options: CheckOptions) -> tuple[Config, list[ServingPlan]]:
-    if not path.exists():
-        raise InputError(f"{path}: no such file or directory")
-    config = _configuration_of_run([path], options)
-    _, reading = _read([path], config, options)
-    return config, _plans(reading, config, options)
-
-
-def _subject(plan: ServingPlan, config: Config) -> Subject:
-    from kvgate.smoke.subject import subject_of_plan
-
-    mapped = config.models.get(plan.model_reference or "")
-    return subject_of_plan(plan, (mapped,) if mapped else ())
-
-
-def _model_of_log(name: str | None, options: CheckOptions) -> tuple[Model | None, str | None]:
-    if name is None:
-        return None, "the log does not name the model"
-    config = _configuration_of_run([Path()], options)
-    online = config.online if options.online is None else options.online
-    try:
-        return _find_model(name, config.root, online=online, environ=options.environ, mapping=config.models), None
-    except InputError as error:
-        way = "" if online else ", --online fetches a model of the Hub"
-        return (
-            None,
-            f'the configuration of "{name}" is not at hand ({error}); models: in kvgate.yaml says what it is{way}',
-        )
-
-
-def render_verdict(verdict: Verdict, form: str) -> str:
-    """A verdict as text, JSON or Markdown.
-
-    Raises:
-        InputError: verdicts have no such format.
-    """
-    from kvgate.report.smoke import FORMATS
-    from kvgate.report.smoke import render_verdict as render
-
-    if form not in FORMATS:
-        raise InputError(f"verify and smoke print {', '.join(FORMATS)}, not {form}")
-    return render(verdict, form)
 
 
 def explain_rule(rule_id: str) -> str:
@@ -1111,7 +804,7 @@ def explain_releases(span: str, paths: Sequence[Path], environ: Mapping[str, str
     old, separator, new = span.partition("..")
     if not separator:
         raise InputError(f'--release: two releases such as 0.19.1..0.20.0 expected, got "{span}"')
-    versions = [_release(text, "--release") or "" for text in (old, new)]
+    versions = [release_of(text, "--release") or "" for text in (old, new)]
     reports = [
         check_paths(paths, CheckOptions(vllm_version=version, environ=environ)) if paths else None
         for version in versions

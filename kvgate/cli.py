@@ -18,9 +18,9 @@ from kvgate import __version__
 from kvgate.exits import ExitCode
 
 if TYPE_CHECKING:
-    from kvgate.app import CheckOptions
     from kvgate.findings.report import Report
     from kvgate.gate.pipeline import DiffOptions
+    from kvgate.inputs import CheckOptions
 
 FORMATS: Final = ("text", "json", "sarif", "github", "gitlab", "junit", "markdown")
 COMMAND_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -120,9 +120,10 @@ def cli() -> None:
 def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     """Lint and predict the vLLM servers in PATHS (default: the current folder; - reads stdin)."""
     from kvgate import app
+    from kvgate.inputs import STDIN
 
     named = paths or (Path(),)
-    options["stdin"] = _read_stdin() if app.STDIN in named else None
+    options["stdin"] = _read_stdin() if STDIN in named else None
     report = app.check_paths(named, _check_options(options))
     if options["fix"] or options["show_diff"]:
         report = _mend(report, named, options)
@@ -181,7 +182,7 @@ def _mend(report: Report, paths: Sequence[Path], options: dict[str, Any]) -> Rep
 
 
 def _check_options(options: dict[str, Any]) -> CheckOptions:
-    from kvgate.app import CheckOptions
+    from kvgate.inputs import CheckOptions
 
     return CheckOptions(
         **_run_options(options),
@@ -393,10 +394,10 @@ def predict(model: str, args: tuple[str, ...], **options: Any) -> NoReturn:
 @_output_options
 def verify(path: Path | None, log: str, unit: str | None, record: bool, **options: Any) -> NoReturn:
     """Compare a real server's log with the prediction for the manifest in PATH; without PATH, explain the log."""
-    from kvgate import app
+    from kvgate import servers
 
-    verdict, words = app.verify_log(path, _read_log(log), _check_options(options), unit=unit, record=record)
-    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
+    verdict, words = servers.verify_log(path, _read_log(log), _check_options(options), unit=unit, record=record)
+    _write_formats(lambda name, _: servers.render_verdict(verdict, name), options)
     for line in words:
         _words(line, options)
     sys.exit(_verdict_code(verdict.outcome, alone=path is None))
@@ -434,7 +435,7 @@ def smoke(path: Path, **options: Any) -> NoReturn:
     The command line is made from the parsed arguments, by an allow-list; kvgate.yaml (smoke: allow:) widens it. A key
     that the server wants is taken from VLLM_API_KEY.
     """
-    from kvgate import app
+    from kvgate import servers
     from kvgate.smoke.run import SmokeOptions
 
     wanted = SmokeOptions(
@@ -456,14 +457,14 @@ def smoke(path: Path, **options: Any) -> NoReturn:
     if options["dry_run"]:
         import shlex
 
-        command = app.smoke_command_line(path, _check_options(options), wanted, unit=options["unit"])
+        command = servers.smoke_command_line(path, _check_options(options), wanted, unit=options["unit"])
         for words in command.left_out:
             _words(f"left out: {words}", options)
         variables = [f"{name}={shlex.quote(value)}" for name, value in command.environment.items()]
         _emit(" ".join((*variables, shlex.join(command.argv))), None)
         sys.exit(ExitCode.CLEAN)
     with _progress_bar(options) as progress:
-        verdict = app.smoke_unit(
+        verdict = servers.smoke_unit(
             path,
             _check_options(options),
             wanted,
@@ -472,7 +473,7 @@ def smoke(path: Path, **options: Any) -> NoReturn:
             progress=progress,
             say=lambda words: _words(words, options),
         )
-    _write_formats(lambda name, _: app.render_verdict(verdict, name), options)
+    _write_formats(lambda name, _: servers.render_verdict(verdict, name), options)
     sys.exit(_verdict_code(verdict.outcome))
 
 
