@@ -103,9 +103,14 @@ def github_property(text: str) -> str:
 _MARKDOWN: Final = regex(r"([\\`*_{}\[\]()#+!|~>-])")
 
 
+#: Where GitHub sees a reference, in the rendered text: a backslash before it changes nothing.
+_REFERENCE: Final = regex(r"(?<=#)(?=\d)|(?<=\bgh-)(?=\d)", re.IGNORECASE)
+
+
 def markdown(text: str) -> str:
-    """Text in Markdown: no markup, no HTML, no mention (``@name``), no reference (``#1``), no autolink."""
-    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text in Markdown: no markup, no HTML, no mention (``@name``), no reference (``#1``, ``GH-1``), no autolink."""
+    shown = _REFERENCE.sub("\u2060", visible(text))
+    shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     shown = _MARKDOWN.sub(r"\\\1", shown)
     # an invisible word joiner keeps GitHub from seeing a mention or an address
     return shown.replace("@", "@\u2060").replace("://", ":\u2060//").replace("www.", "www\u2060.")

@@ -33,12 +33,12 @@ def plural(count: float, noun: str) -> str:
     return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"
 
 
-def listed(values: Any) -> str:
+def listed(values: Any, before_last: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     items = [str(value) for value in values]
     if len(items) < 2:
         return "".join(items)
-    return ", ".join(items[:-1]) + " and " + items[-1]
+    return f"{', '.join(items[:-1])} {before_last} {items[-1]}"
 
 
 _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
@@ -47,9 +47,11 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "tokens": lambda value: plural(value, "token"),
     "requests": lambda value: plural(value, "request"),
     "gpus": lambda value: plural(value, "GPU"),
+    "replicas": lambda value: plural(value, "replica"),
     "blocks": lambda value: plural(value, "block"),
     "x": lambda value: f"{value:.2f}x",
     "list": listed,
+    "either": lambda values: listed(values, "or"),
 }
 
 

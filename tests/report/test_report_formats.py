@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -299,6 +300,26 @@ def test_escapes_keep_to_their_format(text: str) -> None:
     code = markdown_code(text)
     fence = code[: len(code) - len(code.lstrip("`"))]
     assert fence not in code[len(fence) : -len(fence)].strip(" ") or not text
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("see #12", r"#\d"),
+        ("org/repo#12", r"#\d"),
+        ("&#35;12", r"#\d"),
+        ("GH-12 and gh-7", r"(?i)gh-\d"),
+        ("@octocat", r"@\w"),
+        ("https://example.com", "://"),
+        ("www.example.com", r"www\."),
+    ],
+)
+def test_github_links_nothing_of_a_text(text: str, reference: str) -> None:
+    """GitHub looks for references in the rendered text, where a backslash of Markdown is gone."""
+    assert re.search(reference, text)
+    rendered = re.sub(r"\\(?=[^\w\s])", "", markdown(text)).replace("&amp;", "&")
+    assert not re.search(reference, rendered)
+    assert rendered.replace("\u2060", "") == text
 
 
 def test_there_is_no_other_format() -> None:
