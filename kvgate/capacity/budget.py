@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kvgate.capacity.load_time import LoadedModel, describe_loading
 from kvgate.capacity.prediction import Memory, Quantity
-from kvgate.capacity.profile_run import ProfileRun, describe_profile_run, second_runner
+from kvgate.capacity.profile_run import ProfileRun, captured_graphs, describe_profile_run, second_runner
 from kvgate.capacity.release import Release, release_of
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.geometry import ModelGeometry
@@ -57,7 +57,7 @@ class BudgetParts:
     Attributes:
         loaded: what loading the model takes; ``run`` the profile run.
         place: class of what lies outside torch (GPU, ranks, release); ``graphs`` class of CUDA graphs, None where the
-            release does not count them.
+            release does not count them; ``graph_layers`` layers times graphs.
         platform: ``discrete``, ``unified`` or ``amd``.
     """
 
@@ -65,7 +65,7 @@ class BudgetParts:
     run: ProfileRun
     place: str
     graphs: str | None
-    layers: int
+    graph_layers: int
     platform: str
 
 
@@ -93,7 +93,7 @@ def describe_budget(inputs: BudgetInputs) -> BudgetParts | None:
         run=run,
         place=_place(inputs.gpu, inputs.total.bytes, run.engine, release, ranks),
         graphs=_graphs(geometry, resolved, release, inputs.env),
-        layers=geometry.num_layers,
+        graph_layers=geometry.num_layers * captured_graphs(resolved),
         platform=_platform(inputs.gpu),
     )
 
@@ -189,7 +189,8 @@ def _weights(parts: BudgetParts, table: Mapping[str, Any]) -> Quantity:
         return Quantity.exact(loaded.measured_bytes, "measured", basis="measured")
     if loaded.parameters_bytes is None:
         return Quantity.unknown(loaded.formula or "the weights are not known")
-    quantity = _spread(loaded.bytes, table["weights"][loaded.storage], loaded.formula)
+    row = table["weights"][loaded.storage]
+    quantity = _spread(loaded.bytes * (1 + row.get("draft", 0.0)), row, loaded.formula)
     low = (quantity.low or 0) - max(0, loaded.parameters_bytes - (loaded.parameters_low or loaded.parameters_bytes))
     high = (quantity.high or 0) + max(0, (loaded.parameters_high or loaded.parameters_bytes) - loaded.parameters_bytes)
     return Quantity(quantity.bytes, max(0, low), high, "calibrated", quantity.formula)
@@ -238,21 +239,22 @@ def _graph_term(parts: BudgetParts, table: Mapping[str, Any]) -> Quantity:
     if parts.graphs is None:
         return Quantity.exact(0, "CUDA graphs are not part of this release's budget")
     row = table["graphs"][parts.graphs]
-    return _spread(row["layer"] * GIB * parts.layers, row, f"CUDA graphs of {parts.layers} layers, estimated")
+    middle = row["first"] + row["layer"] * parts.graph_layers
+    return _spread(middle * GIB, row, "CUDA graphs, estimated by their number and the model's layers")
 
 
 def _difference(requested: Quantity, terms: tuple[Quantity, ...], platform: str, table: Mapping[str, Any]) -> Quantity:
     """What is left.
 
     The terms' bounds add up like independent errors; what the terms do not explain of the start-ups is a share of the
-    pool. Where host and GPU share the memory, reading the weights leaves a part of them in the host's page cache, which
-    the engine counts as its own use.
+    pool. Where host and GPU share the memory, what the engine's processes take of the host counts as its own use, which
+    grows with the weights they load (``utils/mem_utils.py:MemorySnapshot``).
     """
     unknown = next((term for term in (requested, *terms) if term.bytes is None), None)
     if unknown is not None:
         return Quantity.unknown(unknown.formula)
     row = table["available"][platform]
-    others = row["other"] * GIB + row["cached"] * (terms[0].bytes or 0)
+    others = row["other"] * GIB + row["loading"] * (terms[0].bytes or 0)
     middle = (requested.bytes or 0) - sum(term.bytes or 0 for term in terms) - int(others)
     rest = (row["share"] * abs(middle), row["gib"] * GIB, others)
     below = _together((*((term.high or 0) - (term.bytes or 0) for term in terms), *rest))

@@ -125,6 +125,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     "qwen3_5": _QWEN2_VL,
     "qwen3_5_moe": _QWEN2_VL,
     "qwen4_exp": _QWEN2_VL,
+    "dots_ocr": _Shape(_pixels(14_400), _merge, gated=True),
     "glm4v": _Shape(_pixels(6_144), _merge, gated=True),
     "glm4v_moe": _Shape(_pixels(6_144), _merge, gated=True),
     "ernie4_5_vl_moe": _Shape(_pixels(6_144), _merge),

@@ -38,7 +38,8 @@ class LoadedModel:
         parameters_bytes: parameters alone, with their bounds; None when not known.
         bytes: with everything that loading adds.
         measured_bytes: the engine's own figure, where it was given.
-        storage: ``plain``, ``quantized``, ``multimodal`` or ``drafting``: which spread the figure has.
+        storage: ``plain``, ``quantized``, ``multimodal``, ``drafting`` (with the model's own drafting head) or
+            ``separate draft`` (of a model that is not counted here): which spread the figure has.
         formula: for people.
     """
 
@@ -73,9 +74,13 @@ def describe_loading(
     words = [estimate.formula, "buffers"]
     words += ["adapter slots"] if adapters else []
     words += ["draft layers"] if draft else []
+    other = _drafts_by_another(model, resolved)
+    words += ["a draft model"] if other else []
     formula = " + ".join(words) + (f" - {offloaded / GIB:g} GiB on the CPU" if offloaded else "")
     storage = "plain"
-    if draft or resolved.get("speculative"):
+    if other:
+        storage = "separate draft"
+    elif draft or resolved.get("speculative"):
         storage = "drafting"
     elif geometry.quantization_config or resolved.get("quantization"):
         storage = "quantized"
@@ -218,6 +223,13 @@ def _own_draft_bytes(model: Model, geometry: ModelGeometry, parameters: int, res
         how: Deployment = {**_plain(resolved), "quantization": None}
         parameters = parameter_bytes(bare, **how).parameters_bytes or parameters
     return draft_bytes(geometry, parameters, resolved)
+
+
+def _drafts_by_another(model: Model, resolved: Mapping[str, Any]) -> bool:
+    """Whether another checkpoint drafts, of which only the name is known."""
+    speculative = resolved.get("speculative_config") or resolved.get("speculative") or {}
+    named = speculative.get("model") if isinstance(speculative, Mapping) else None
+    return bool(named) and named != model.id and not drafts_itself(resolved)
 
 
 def _unquantized(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -157,6 +157,8 @@ def engine_of(geometry: ModelGeometry, resolved: Mapping[str, Any], release: Rel
         return "V1"
     if env.get("VLLM_USE_V1") == "0":
         return "V0"
+    if resolved.get("rocm") and not release.at_least("0.9.2"):
+        return "V0"
     capability = resolved.get("capability")
     if capability is not None and not resolved.get("assumed_gpu") and tuple(capability) < (8, 0):
         return "V0"
@@ -196,6 +198,21 @@ _SECOND_RUNNER: Final = (
         True,
     ),
 )  # fmt: skip
+
+
+def captured_graphs(resolved: Mapping[str, Any], *, full: bool = True) -> int:
+    """Number of CUDA graphs: one a batch size for pieces of the model, and for steps of decoding whole ones.
+
+    Source: ``config/vllm.py:_set_cudagraph_sizes``, ``v1/cudagraph_dispatcher.py:initialize_cudagraph_keys``.
+    """
+    sequences = int(resolved["max_num_seqs"])
+    query = 1 + int(resolved.get("speculative_tokens") or 0)
+    wished = resolved.get("max_cudagraph_capture_size")
+    largest = min(int(wished or min(2 * query * sequences, 512)), int(resolved["max_num_batched_tokens"]))
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
+    pieces = [size for size in sizes if size <= largest]
+    whole = [size for size in pieces if query <= size <= query * sequences]
+    return len(pieces) + (len(whole) if full else 0)
 
 
 def second_runner(

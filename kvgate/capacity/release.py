@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeVar
 
+from packaging.version import Version
+
 from kvgate.engine.releases import resolve_version
 from kvgate.records import record
 
@@ -114,7 +116,9 @@ def release_of(version: str) -> Release:
     """The switches of a version."""
     info = resolve_version(version)
     text = info.version or info.table
-    key = _key(text) or _key(info.table)
+    # Builds between two releases carry the changes of the one to come.
+    coming = info.upper if info.version is not None and Version(text).is_prerelease else None
+    key = _key(coming or text) or _key(info.table)
 
     def since(first: T, *steps: tuple[str, T]) -> T:
         return _since(key, first, steps)

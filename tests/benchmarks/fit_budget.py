@@ -4,9 +4,9 @@
     python tests/benchmarks/fit_budget.py --write    also write kvgate/capacity/data/calibration.json
 
 ``data/startups.jsonl`` holds one start-up a line: where it was published, the release, the model's Hub id, the GPU,
-the engine arguments as stated, and the figures that the engine printed (GiB). Rows whose source does not state the
-release (``version_stated``) help to fit single terms and are not scored. Every coefficient is a median, every spread a
-quantile; nothing is random, so two runs write the same file.
+the engine arguments as stated, the environment where it matters, and the figures that the engine printed (GiB). Rows
+whose source does not state the release (``version_stated``) help to fit single terms and are not scored. Every
+coefficient is a median, every spread a quantile; nothing is random, so two runs write the same file.
 """
 
 from __future__ import annotations
@@ -58,15 +58,21 @@ PRIOR: Mapping[str, Any] = {
         "v1, more ranks": 0.5,
         "v1, more ranks, NVSwitch": 2.2,
     },
-    # GiB per layer.
-    "graphs": {"first runner": 0.012, "second runner": 0.012},
-    # GiB taken by others than the engine, and the share of the weights in the host's page cache.
+    # GiB of the first graph, and GiB per layer of each further one.
+    "graphs": {"first runner": 0.00012, "second runner": 0.00012},
+    "first graph": 0.1,
+    # GiB taken by others than the engine, and by what loads the weights where the host shares the memory.
     "other": {"discrete": 0.0, "unified": 0.5, "amd": 0.0},
-    "cached": {"discrete": 0.0, "unified": 0.2, "amd": 0.0},
+    "loading": {"discrete": 0.0, "unified": 0.03, "amd": 0.0},
+    # A draft model's share of the weights of the model it drafts for.
+    "draft": 0.08,
     "weight": 1,
 }
+#: The largest spreads of the weights.
+STORAGES = {"plain": 0.01, "quantized": 0.03, "multimodal": 0.02, "drafting": 0.05, "separate draft": 0.1}
 #: Share of the start-ups that the interval is to hold, its largest median width as a share of the pool, and the step.
-COVERAGE, WIDEST, STEP = 0.92, 0.09, 0.0025
+COVERAGE, STEP = 0.92, 0.0025
+WIDEST = {"discrete": 0.09, "unified": 0.3, "amd": 0.3}
 FACTORS = (0.25, 0.5, 0.75, 1.0)
 CLASSES = ("discrete, V0", "discrete, V1", "unified memory", "AMD")
 
@@ -86,7 +92,8 @@ class Startup:
 
     @property
     def source(self) -> str:
-        return str(self.row["source"])
+        """Who published it: files of one repository are one source."""
+        return ":".join(str(self.row["source"]).split(":")[:2])
 
     @property
     def scored(self) -> bool:
@@ -113,16 +120,16 @@ def _read(row: Mapping[str, Any]) -> Startup | None:
     if card is None:
         return None
     release = release_of(version)
-    arguments = row["arguments"]
+    arguments, env = row["arguments"], row.get("environment", {})
     model = Model(None, card.config, "mapping", files=card.files)
     try:
         geometry = read_geometry(model)
-        settings = resolve_settings(geometry, arguments, release=release, gpu=gpu, gpu_memory_bytes=total, env={})
+        settings = resolve_settings(geometry, arguments, release=release, gpu=gpu, gpu_memory_bytes=total, env=env)
     except (UnknownModelError, RefusedError):
         return None
     resolved = {**arguments, **{name: getattr(settings, name) for name in settings.__dataclass_fields__}}
     memory = Quantity.exact(total) if total is not None else Quantity.unknown()
-    inputs = BudgetInputs(geometry, model, resolved, version, gpu, memory, None)
+    inputs = BudgetInputs(geometry, model, resolved, version, gpu, memory, None, env)
     parts = describe_budget(inputs)
     if parts is None or parts.loaded.parameters_bytes is None:
         return None
@@ -172,12 +179,7 @@ def fit(startups: Sequence[Startup]) -> dict[str, Any]:
         "non_torch": {},
         "graphs": {},
         "available": {
-            name: {
-                "other": other,
-                "cached": PRIOR["cached"][name],
-                "gib": 0.02,
-                "share": 0.0,
-            }
+            name: {"other": other, "loading": PRIOR["loading"][name], "gib": 0.02, "share": 0.0}
             for name, other in PRIOR["other"].items()
         },
     }
@@ -247,14 +249,19 @@ def _fit_activation(table: dict[str, Any], startups: Sequence[Startup]) -> None:
 
 def _fit_weights(table: dict[str, Any], startups: Sequence[Startup]) -> None:
     shares: dict[str, list[float]] = defaultdict(list)
+    drafts = collected()["separate draft"]
     for startup in startups:
         value = startup.measured("weights_gib")
         if value is not None:
             loaded = startup.parts.loaded
-            shares[loaded.storage].append(abs(value * GIB - loaded.bytes) / loaded.bytes)
-    for storage, most in (("plain", 0.01), ("quantized", 0.03), ("multimodal", 0.02), ("drafting", 0.05)):
+            excess = (value * GIB - loaded.bytes) / loaded.bytes
+            shares[loaded.storage].append(abs(excess))
+            if loaded.storage == "separate draft":
+                drafts[startup.source].append(excess)
+    for storage, most in STORAGES.items():
         share = min(quantile(shares[storage], 0.75), most) if shares[storage] else most
         table["weights"][storage] = {"share": share, "gib": 0.02}
+    table["weights"]["separate draft"] |= {"draft": mixed(drafts, PRIOR["draft"]), "share": STORAGES["separate draft"]}
 
 
 def _fit_places(table: dict[str, Any], startups: Sequence[Startup]) -> None:
@@ -288,8 +295,8 @@ def _rest(startup: Startup, table: Mapping[str, Any]) -> float | None:
 
 
 def _placeholder(startup: Startup) -> dict[str, Any]:
-    nothing = {"middle": 0.0, "layer": 0.0, "share": 0.0, "gib": 0.0}
-    storages = {name: {"share": 0.0, "gib": 0.0} for name in ("plain", "quantized", "multimodal", "drafting")}
+    nothing = {"middle": 0.0, "first": 0.0, "layer": 0.0, "share": 0.0, "gib": 0.0}
+    storages = {name: {"share": 0.0, "gib": 0.0} for name in STORAGES}
     return {
         "non_torch": {startup.parts.place: nothing},
         "graphs": {"first runner": nothing, "second runner": nothing},
@@ -298,20 +305,22 @@ def _placeholder(startup: Startup) -> dict[str, Any]:
 
 
 def _fit_graphs(table: dict[str, Any], startups: Sequence[Startup]) -> None:
+    first = PRIOR["first graph"]
     values = collected()
     for startup in startups:
         estimated = startup.measured("cudagraph_estimated_gib")
-        if estimated is not None and estimated > 0:
-            values[startup.parts.graphs or "first runner"][startup.source].append(estimated / startup.parts.layers)
+        # Where the host shares the memory, its page cache moves the estimate by gigabytes.
+        if estimated is not None and startup.parts.platform != "unified":
+            runner = startup.parts.graphs or "first runner"
+            values[runner][startup.source].append((estimated - first) / startup.parts.graph_layers)
     for runner, prior in PRIOR["graphs"].items():
-        layer = mixed(values[runner], prior)
         share = 1.0 if runner == "second runner" else 0.5
-        table["graphs"][runner] = {"layer": layer, "share": share, "gib": 0.05}
+        layer = round(mixed(values[runner], prior), 6)
+        table["graphs"][runner] = {"first": first, "layer": layer, "share": share, "gib": 0.05}
 
 
 def _fit_others(table: dict[str, Any], startups: Sequence[Startup]) -> None:
-    shares: dict[str, list[float]] = defaultdict(list)
-    misses: dict[str, list[float]] = defaultdict(list)
+    shares, misses = collected()["unified"], collected()["amd"]
     for startup in startups:
         platform, weights = startup.parts.platform, startup.parts.loaded.bytes / GIB
         miss = _miss(startup, {**table, "available": _without_others(table)})
@@ -321,12 +330,12 @@ def _fit_others(table: dict[str, Any], startups: Sequence[Startup]) -> None:
             shares[startup.source].append(max(0.0, miss - PRIOR["other"][platform]) / weights)
         elif platform == "amd":
             misses[startup.source].append(miss)
-    table["available"]["unified"] |= {"cached": mixed(shares, PRIOR["cached"]["unified"]), "gib": 1.0}
+    table["available"]["unified"] |= {"loading": mixed(shares, PRIOR["loading"]["unified"]), "gib": 1.0}
     table["available"]["amd"] |= {"other": max(0.0, mixed(misses, PRIOR["other"]["amd"])), "gib": 1.0}
 
 
 def _without_others(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {**row, "other": 0.0, "cached": 0.0} for name, row in table["available"].items()}
+    return {name: {**row, "other": 0.0, "loading": 0.0} for name, row in table["available"].items()}
 
 
 def _miss(startup: Startup, table: Mapping[str, Any]) -> float | None:
@@ -343,7 +352,7 @@ def _miss(startup: Startup, table: Mapping[str, Any]) -> float | None:
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(entry) for key, entry in value.items()}
-    return round(value, 4) if isinstance(value, float) else value
+    return round(value, 4 if abs(value) > 0.001 else 6) if isinstance(value, float) else value
 
 
 # --- judging
@@ -399,9 +408,9 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The table with bounds that make the interval hold ``COVERAGE`` of the outcomes.
 
     Two figures are chosen: a factor on the bounds of the terms (for discrete GPUs), and for each platform a share of
-    the pool for what the terms do not explain. Of the pairs whose median width stays within ``WIDEST`` it is the one
-    that holds most, and of several the one with the widest terms and the smallest share. Start-ups farther out depend
-    on what their source does not state.
+    the pool for what the terms do not explain, as far as the median width stays within ``WIDEST``. Of the pairs it is
+    the one that holds most, and of several the one with the widest terms and the smallest share. Start-ups farther out
+    depend on what their source does not state.
     """
     discrete = [outcome for outcome in outcomes if outcome.startup.parts.platform == "discrete"]
     best: tuple[float, float, float, float] | None = None
@@ -411,7 +420,7 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
             again = [_again(outcome, factor, share) for outcome in discrete]
             width = median(outcome.width for outcome in again)
             inside = sum(outcome.inside for outcome in again) / len(again)
-            if width > WIDEST:
+            if width > WIDEST["discrete"]:
                 break
             rank = (-min(inside, COVERAGE), -factor, share, width)
             best = rank if best is None else min(best, rank)
@@ -422,7 +431,9 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         found = [outcome for outcome in outcomes if outcome.startup.parts.platform == platform]
         for step in range(200):
             share = round(step * STEP, 4)
-            if sum(_again(outcome, factor, share).inside for outcome in found) >= COVERAGE * len(found):
+            again = [_again(outcome, factor, share) for outcome in found]
+            wide = bool(again) and median(outcome.width for outcome in again) > WIDEST[platform]
+            if wide or sum(outcome.inside for outcome in again) >= COVERAGE * len(again):
                 break
         table["available"][platform]["share"] = share
     return table
