@@ -192,7 +192,7 @@ def test_markdown_holds_no_markup_of_the_files() -> None:
     assert "@octocat" not in text
     assert "[a](http" not in text
     assert "https://e" not in text
-    assert "\\#1" in text
+    assert "\\#\u20601" in text
     row = render_report(replace(made.CLEAN, units=(made.unit(id="a|b`c", model="x | y"),)), "markdown").splitlines()[4]
     assert row.count("|") - row.count("\\|") == 8  # seven columns
 
