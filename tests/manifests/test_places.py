@@ -485,3 +485,14 @@ def test_a_blueprint_of_oci() -> None:
     assert (found.id, words(found)) == ("blueprint.json/chat", "--model org/m --tensor-parallel-size 4")
     assert ([request.count for request in found.gpu_requests], found.replicas) == ([4], 2)
     assert [(hint.key, hint.values) for hint in found.node_hints] == [("instance-type", ("BM.GPU.H100.8",))]
+
+
+def test_what_an_operator_adds_where_nothing_is_said() -> None:
+    # its Go type has no third state: what is not said is false, and false is negated
+    text = """\
+        apiVersion: production-stack.vllm.ai/v1alpha1
+        kind: VLLMRuntime
+        metadata: {name: r}
+        spec: {model: {modelURL: org/m}}
+        """
+    assert words(one({"r.yaml": text})) == "--model org/m --no-enable-chunked-prefill --no-enable-prefix-caching"

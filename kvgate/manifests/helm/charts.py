@@ -25,7 +25,8 @@ class Chart:
         model: paths to the model, the first that is there counts.
         flags: path -> flag; a value that is empty, null or false gives none.
         negated: path -> flag; false, and with ``absent`` a missing key too, gives its ``--no-`` form.
-        absent: flags of ``negated`` that a missing key negates as well, where what would hold it has anything.
+        absent: flags of ``negated`` that a missing key negates as well.
+        within: a key is only missing where the mapping that would hold it has anything (a template's ``with``).
         above_one: paths of ``flags`` whose value counts only above one.
         words: paths to lists (or texts) of further words.
         entries: paths to mappings whose keys are flags; an empty value makes a bare flag.
@@ -47,6 +48,7 @@ class Chart:
     flags: tuple[tuple[Path, str], ...] = ()
     negated: tuple[tuple[Path, str], ...] = ()
     absent: frozenset[str] = frozenset()
+    within: bool = False
     above_one: frozenset[Path] = frozenset()
     words: tuple[Path, ...] = ()
     entries: tuple[Path, ...] = ()
@@ -110,6 +112,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
             (("vllmConfig", "enableChunkedPrefill"), "enable-chunked-prefill"),
         ),
         absent=frozenset({"enable-prefix-caching"}),
+        within=True,
         words=(("vllmConfig", "extraArgs"),),
         image=((("repository",), ("tag",)),),
         replicas=(("replicaCount",),),

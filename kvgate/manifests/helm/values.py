@@ -254,7 +254,8 @@ class _Reader:
         for path, flag in chart.negated:
             node = _at(site, path)
             truth = scalar_bool(node) if node is not None else None
-            unsaid = node is None and flag in chart.absent and bool(entries_at(_at(site, path[:-1])))
+            unsaid = node is None and flag in chart.absent
+            unsaid = unsaid and (not chart.within or bool(entries_at(_at(site, path[:-1]))))
             if truth is False or unsaid:
                 words.append(Word(Text.at(f"--no-{flag}", node.span if node is not None else site.span)))
             else:
