@@ -247,7 +247,7 @@ def _drafts(rule: Rule, case: Case) -> Iterable[Draft]:
 
 
 #: Releases that stand for all that people run: where a claim holds with each, it does not rest on the release.
-EVERY_RELEASE: Final = ("0.8.5", "0.10.2", "0.13.0", "0.17.1", "0.21.0", "0.27.1")
+EVERY_RELEASE: Final = ("0.6.6", "0.8.5", "0.10.2", "0.13.0", "0.17.1", "0.21.0", "0.27.1")
 
 
 def _holds_for_every_release(rule: Rule, draft: Draft, case: Case) -> bool:

@@ -38,10 +38,12 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
             continue
         if problem.kind == "invalid-value" and problem.refused and _told_elsewhere(case, problem):
             continue
+        # what no release has is wrong whatever the release; that it is one of vLLM's flags at all is likely
+        misspelt = _is_misspelt(problem) and case.plan.version_basis != "declared"
         ceiling = None
         if not problem.certain or problem.kind in params.mild:
             ceiling = Severity.INFO
-        elif not problem.refused:
+        elif misspelt or not problem.refused:
             ceiling = Severity.WARNING
         yield Draft(
             at=problem.span,
@@ -52,9 +54,15 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
                 "release": case.plan.version,
                 "origin": str(origin) if origin is not None else "unknown",
             },
-            rests_on=("vllm_version",),
+            rests_on=() if misspelt else ("vllm_version",),
             ceiling=ceiling,
         )
+
+
+def _is_misspelt(problem: ArgumentProblem) -> bool:
+    """Whether a flag is that of no release, and close to one that there is."""
+    known = problem.added_in or problem.removed_after or problem.removed_in
+    return problem.kind == "unknown-flag" and known is None and problem.suggestion is not None
 
 
 def _told_elsewhere(case: Case, problem: ArgumentProblem) -> bool:
