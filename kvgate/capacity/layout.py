@@ -295,14 +295,16 @@ class _Layout:
             else (self.geometry.sliding_window if layer.kind == "attention" and layer.chunk is None else None)
         )
 
-    def blocks_of(self, layer: Layer) -> tuple[KernelBlock, ...] | None:
+    def blocks_of(self, layer: Layer, *, head_size: int | None = None) -> tuple[KernelBlock, ...] | None:
+        """The blocks that a layer's backend takes: for its heads, or for heads of ``head_size``."""
         if layer.kind == "recurrent":
             return None
         own = kernels.BY_ROLE.get(layer.role)
         if own is not None:
             return own.blocks(Choice(layer.head_size, "", ""), self.settings.capability)
         choice = self.choice(layer, self.layer_dtype(layer))
-        return self.backend(choice).blocks(choice, self.settings.capability)
+        asked = choice if head_size is None else replace(choice, head_size=head_size)
+        return self.backend(choice).blocks(asked, self.settings.capability)
 
     # --- the steps
 
@@ -369,8 +371,10 @@ class _Layout:
             self.block_size = self.platform_block(settings.block_size or DEFAULT_BLOCK)
             return
         every: list[tuple[KernelBlock, ...]] = []
+        # The engine asks each backend for the model's heads, the largest of the layers'.
+        largest = max((layer.head_size for layer in self.layers if layer.kind == "attention"), default=None)
         for layer in self.layers:
-            blocks = self.blocks_of(layer)
+            blocks = self.blocks_of(layer, head_size=largest)
             if blocks is not None and blocks not in every:
                 every.append(blocks)
         if self.release.block_rule == "first":

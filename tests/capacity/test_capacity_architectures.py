@@ -16,6 +16,7 @@ import pytest
 from kvgate.capacity.predict import predict_capacity
 from kvgate.hardware.gpu import Gpu
 from kvgate.models.model import Model
+from kvgate.models.weights import count_rank
 
 _DATA: dict[str, Any] = json.loads((Path(__file__).parent / "architectures.json").read_text(encoding="utf-8"))
 _FIGURES = ("bytes_per_block", "num_gpu_blocks", "size_tokens", "max_concurrency", "estimated_max_model_len")
@@ -41,3 +42,36 @@ def test_equals_the_engine(
     want = {figure: value for figure, value in zip(_FIGURES, figures, strict=True) if value is not None}
     assert {figure: got[figure] for figure in want} == pytest.approx(want, rel=1e-12), prediction.reasons
     assert prediction.as_dict()["memory"]["weights"]["parameters_bytes"] == weights
+
+
+def test_hunyuan_ocr_counts_what_transformers_counts() -> None:
+    # vLLM 0.32 takes it through Transformers, whose class has 996,208,112 parameters; vLLM pads 14 rows of 1,024.
+    config = {
+        "architectures": ["HunYuanVLForConditionalGeneration"],
+        "model_type": "hunyuan_vl",
+        "dtype": "bfloat16",
+        "text_config": {
+            "model_type": "hunyuan_vl_text",
+            "hidden_size": 1024,
+            "intermediate_size": 3584,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "vocab_size": 120818,
+            "max_position_embeddings": 32768,
+            "tie_word_embeddings": True,
+        },
+        "vision_config": {
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 27,
+            "out_hidden_size": 1024,
+            "patch_size": 16,
+            "max_image_size": 2048,
+            "spatial_merge_size": 2,
+        },
+    }
+    counted = count_rank(Model("tencent/HunyuanOCR", config, "mapping", {}))
+    assert counted.bytes == 2 * (996_208_112 + 14 * 1024)

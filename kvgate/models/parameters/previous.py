@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvgate.models.parameters import architectures as rows
-from kvgate.models.parameters import towers
+from kvgate.models.parameters import custom, towers
 from kvgate.models.parameters.blocks import (
     MLP,
     Attention,
@@ -24,7 +24,7 @@ from kvgate.models.parameters.decoder import Decoder, Family
 from kvgate.models.parameters.keys import Keys
 from kvgate.models.parameters.multimodal import MULTIMODAL, vision
 from kvgate.models.parameters.tally import FLOAT32, Tally, divide
-from kvgate.models.parameters.towers import Encoder
+from kvgate.models.parameters.towers import Encoder, patch_elements
 from kvgate.records import record
 
 BAICHUAN: Final = Decoder(Attention(qkv="W_pack", kv_heads="num_attention_heads"))
@@ -359,6 +359,32 @@ PLAMO2: Final = Decoder(
     norms=4,
 )
 
+# --------------------------------------------------------------------------------------------------------------------
+# HunYuan VL (``models/hunyuan_vision.py``; from 0.29 Transformers' own layers, of the same sizes)
+
+
+def _hunyuan_positions(keys: Keys, layer: int) -> int:
+    """A square of patches of the largest image, and one for a class token that nothing uses."""
+    del layer
+    return (int(keys["max_image_size"]) // int(keys["patch_size"])) ** 2 + 1
+
+
+HUNYUAN_VL: Final = vision(
+    custom.HUNYUAN,
+    Vector("visual.embeddings", ("hidden_size", lambda keys, layer: patch_elements(keys) + 1)),
+    Vector("visual.embeddings.positions", ("hidden_size", _hunyuan_positions)),
+    Encoder("visual.layers"),
+    Vector(
+        "visual.perceive.proj.0",
+        (lambda keys, layer: 2 * keys.hidden, lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
+    ),
+    Vector("visual.perceive.proj.2", (lambda keys, layer: 4 * keys.hidden, lambda keys, layer: 2 * keys.hidden + 1)),
+    Vector("visual.perceive.mlp", ("out_hidden_size", lambda keys, layer: 4 * keys.hidden + 1)),
+    # The newline; begin, end, separator; the norms before and after.
+    Vector("visual.perceive.image_newline", (lambda keys, layer: 5 * keys.hidden,)),
+    Vector("visual.perceive.image_begin", (4, "out_hidden_size")),
+)
+
 _LLAMA: Final = (
     "AquilaForCausalLM",
     "AquilaModel",
@@ -378,6 +404,7 @@ PREVIOUS: Final[Mapping[str, Family]] = {
     "Dots1ForCausalLM": Family(DOTS1),
     "Grok1ForCausalLM": Family(GROK),
     "Grok1ModelForCausalLM": Family(GROK),
+    "HunYuanVLForConditionalGeneration": HUNYUAN_VL,
     "JAISLMHeadModel": Family(JAIS),
     "MPTForCausalLM": Family(MPT),
     "MantisForConditionalGeneration": MULTIMODAL["LlavaForConditionalGeneration"],
