@@ -6,12 +6,12 @@ names many times over (an example each), so what matches a unit counts only wher
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from kvgate.manifests.tree import Tree, distance, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping as YamlMapping
@@ -27,7 +27,7 @@ KINDS: Final = (
     "PodDisruptionBudget", "NetworkPolicy", "PrometheusRule", "ConfigMap", "AuthorizationPolicy", "SecurityPolicy",
     "PodMonitor", "ServiceMonitor", "VerticalPodAutoscaler", "Secret", "ClusterPolicy", "NodePool", "Provisioner",
 )  # fmt: skip
-_KIND: Final = re.compile(r"\bkind[\"']?\s*:\s*[\"']?(?:" + "|".join(KINDS) + r")\b")
+_KIND: Final = regex(r"\bkind[\"']?\s*:\s*[\"']?(" + "|".join(KINDS) + r")\b")
 
 
 @record
@@ -77,7 +77,7 @@ class Pod:
 
 
 class Objects:
-    """Every object of a tree, read when it is first asked for.
+    """The objects of a tree. A file is read when a kind is first asked for that its text names.
 
     Args:
         tree: files of the run.
@@ -85,38 +85,55 @@ class Objects:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self._all: tuple[ClusterObject, ...] | None = None
+        self._files: dict[str, list[SourceFile]] | None = None
+        self._found: dict[str, tuple[ClusterObject, ...]] = {}
         self._pods: dict[int, Pod | None] = {}
 
     @property
-    def all(self) -> tuple[ClusterObject, ...]:
-        if self._all is None:
-            self._all = tuple(self._read())
-        return self._all
+    def all(self) -> list[ClusterObject]:
+        """Objects of every kind, in the order of their files."""
+        return self.of_kind(*KINDS)
 
     def of_kind(self, *kinds: str) -> list[ClusterObject]:
         """Objects of some kinds, in the order of their files."""
-        return [found for found in self.all if found.kind in kinds]
+        return [found for file in self.files_of(*kinds) for found in self._in(file) if found.kind in kinds]
 
-    def _read(self) -> Iterator[ClusterObject]:
-        for file in self.tree.files.values():
-            if not file.path.endswith((".yaml", ".yml", ".json")) or not _KIND.search(file.text):
-                continue
-            for document in self._documents(file):
-                for item in expand_list(document):
-                    kind = text_at(item, "kind")
-                    if isinstance(item, YamlMapping) and kind in KINDS and node_at(item, "apiVersion") is not None:
-                        name = scalar_at(item, "metadata", "name")
-                        place = name if name is not None else scalar_at(item, "kind")
-                        yield ClusterObject(
-                            kind=kind or "",
-                            name=name.value if name is not None else "",
-                            namespace=text_at(item, "metadata", "namespace"),
-                            labels=labels_of(item),
-                            node=item,
-                            file=file,
-                            span=place.span if place is not None else item.span,
-                        )
+    def files_of(self, *kinds: str) -> list[SourceFile]:
+        """Files whose text names one of some kinds, in their order."""
+        if self._files is None:
+            self._files = {}
+            for file in self.tree.files.values():
+                if file.path.endswith((".yaml", ".yml", ".json")):
+                    named = dict.fromkeys(_KIND.findall(file.text))
+                    # what a template makes of its other kinds is known when it is rendered
+                    for kind in KINDS if named and is_go_template(file.text) else named:
+                        self._files.setdefault(kind, []).append(file)
+        if len(kinds) == 1:
+            return self._files.get(kinds[0], [])
+        paths = {file.path for kind in kinds for file in self._files.get(kind, ())}
+        return [file for path, file in self.tree.files.items() if path in paths] if paths else []
+
+    def _in(self, file: SourceFile) -> tuple[ClusterObject, ...]:
+        if file.path not in self._found:
+            self._found[file.path] = tuple(self._read(file))
+        return self._found[file.path]
+
+    def _read(self, file: SourceFile) -> Iterator[ClusterObject]:
+        for document in self._documents(file):
+            for item in expand_list(document):
+                kind = text_at(item, "kind")
+                if isinstance(item, YamlMapping) and kind in KINDS and node_at(item, "apiVersion") is not None:
+                    name = scalar_at(item, "metadata", "name")
+                    place = name if name is not None else scalar_at(item, "kind")
+                    yield ClusterObject(
+                        kind=kind or "",
+                        name=name.value if name is not None else "",
+                        namespace=text_at(item, "metadata", "namespace"),
+                        labels=labels_of(item),
+                        node=item,
+                        file=file,
+                        span=place.span if place is not None else item.span,
+                    )
 
     def _documents(self, file: SourceFile) -> list[Node]:
         """The documents of a file; of a chart's template as far as its text and the values at hand allow."""
@@ -212,8 +229,8 @@ class Objects:
         wanted = (kinds,) if isinstance(kinds, str) else kinds
         found = [
             candidate
-            for candidate in self.all
-            if candidate.kind in wanted and _same_namespace(candidate.namespace, unit.namespace) and belongs(candidate)
+            for candidate in self.of_kind(*wanted)
+            if _same_namespace(candidate.namespace, unit.namespace) and belongs(candidate)
         ]
         return nearest(found, unit.path, lambda candidate: candidate.path)
 

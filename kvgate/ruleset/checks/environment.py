@@ -14,6 +14,7 @@ from kvgate.ruleset.checks import NoParams, check
 from kvgate.ruleset.checks.arguments import ArgumentProblems, argument_problems
 from kvgate.ruleset.model import Draft
 from kvgate.ruleset.scene import Scene
+from kvgate.source.yaml_tree import is_go_template
 
 _VLLM: Final = regex(r"VLLM_[A-Z0-9_]+")
 #: Variables whose only remaining meaning is what every release does anyway, with the value that says so.
@@ -87,8 +88,11 @@ _OWN_ENTRIES: Final = ("vllm serve", "vllm.entrypoints", "the image's entry poin
 @check("vllm-environment", values=("service", "variable", "value", "flag", "why", "name", "release"), scope="tree")
 def vllm_environment(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Variables that Kubernetes invents for a Service and vLLM takes for its own, or that only look like vLLM's."""
+    # a file that does not say vllm holds no Service of that name, and need not be read as YAML
+    named = any("vllm" in file.text.lower() or is_go_template(file.text) for file in scene.objects.files_of("Service"))
     for case in scene.cases:
-        yield from _collisions(scene, case)
+        if named:
+            yield from _collisions(scene, case)
         yield from _broken_port(case)
         yield from _invented(case)
 
