@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvgate.capacity.encoder_profile import encoder_profile
 from kvgate.capacity.load_time import describe_loading
 from kvgate.capacity.profile_run import captured_graphs, engine_of
 from kvgate.capacity.release import release_of
@@ -88,3 +89,14 @@ def test_a_draft_of_another_checkpoint_is_said_to_be_one() -> None:
     assert storage(method="eagle3", model="someone/Qwen3-8B-eagle3") == "separate draft"
     assert storage(method="mtp", model="Qwen/Qwen3-8B") == "drafting"
     assert storage() == "plain"
+
+
+def test_the_encoder_of_dots_ocr_reads_a_page_at_once() -> None:
+    card = find_card("rednote-hilab/dots.ocr")
+    assert card is not None
+    geometry = read_geometry(Model(None, card.config, "mapping", files=card.files))
+    profile = encoder_profile(geometry, {}, release_of("0.10.0"), 2048, False)
+    assert profile is not None
+    # 11,289,600 pixels in patches of 14 x 14, four to an embedding; gate, up, product and streams of 57,600 patches.
+    assert profile.item_tokens == 11_289_600 // (28 * 28)
+    assert profile.forward_bytes == int(4 * 14_400 * (3 * 4224 + 6.7 * 1536) * 2)
