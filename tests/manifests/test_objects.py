@@ -161,3 +161,19 @@ def test_distance_counts_directories(left: str, right: str, steps: int) -> None:
 def test_the_nearest_of_nothing_is_nothing() -> None:
     assert nearest([], "a.yaml", str) == []
     assert nearest(["x/a", "b", "c"], "d", str) == ["b", "c"]
+
+
+def test_a_file_is_read_for_the_kinds_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    scaler = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: chat}\n"
+    texts = {"a.yaml": service("a"), "b.yaml": scaler, "c.yaml": scaler + "---\n" + service("c"), "d.yaml": SERVER}
+    tree = Tree([SourceFile(path, text) for path, text in texts.items()])
+    read: list[str] = []
+    stream = tree.stream
+    monkeypatch.setattr(tree, "stream", lambda file: read.append(file.path) or stream(file))
+    objects = Objects(tree)
+    assert [found.name for found in objects.of_kind("HorizontalPodAutoscaler")] == ["chat", "chat"]
+    assert read == ["b.yaml", "c.yaml"]
+    assert [found.name for found in objects.of_kind("Service")] == ["a", "c"]
+    assert read == ["b.yaml", "c.yaml", "a.yaml"]
+    assert [found.file.path for found in objects.all] == ["a.yaml", "b.yaml", "c.yaml", "c.yaml"]
+    assert len(read) == 3, "each once, and never what holds none of the kinds"
