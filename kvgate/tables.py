@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-_PACKAGE: Final = Path(__file__).parent
+# the arithmetic needs no other path, and importing pathlib takes as long as importing half of it
+_PACKAGE: Final = os.path.dirname(__file__)
 
 
 @cache
@@ -17,4 +18,5 @@ def load_table(name: str) -> Any:
     Callers must not change it.
     """
     room, _, table = name.partition("/")
-    return json.loads((_PACKAGE / room / "data" / f"{table}.json").read_text(encoding="utf-8"))
+    with open(os.path.join(_PACKAGE, room, "data", f"{table}.json"), encoding="utf-8") as file:
+        return json.load(file)
