@@ -323,8 +323,10 @@ def _fit_others(table: dict[str, Any], startups: Sequence[Startup]) -> None:
     shares, misses = collected()["unified"], collected()["amd"]
     for startup in startups:
         platform, weights = startup.parts.platform, startup.parts.loaded.bytes / GIB
+        if platform == "discrete" or not startup.scored:
+            continue
         miss = _miss(startup, {**table, "available": _without_others(table)})
-        if not startup.scored or miss is None:
+        if miss is None:
             continue
         if platform == "unified":
             shares[startup.source].append(max(0.0, miss - PRIOR["other"][platform]) / weights)
@@ -412,14 +414,15 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     the one that holds most, and of several the one with the widest terms and the smallest share. Start-ups farther out
     depend on what their source does not state.
     """
-    discrete = [outcome for outcome in outcomes if outcome.startup.parts.platform == "discrete"]
+    reaches = {
+        factor: [_reach(outcome, factor) for outcome in outcomes if outcome.startup.parts.platform == "discrete"]
+        for factor in FACTORS
+    }
     best: tuple[float, float, float, float] | None = None
     for factor in FACTORS:
         for step in range(40):
             share = round(step * STEP, 4)
-            again = [_again(outcome, factor, share) for outcome in discrete]
-            width = median(outcome.width for outcome in again)
-            inside = sum(outcome.inside for outcome in again) / len(again)
+            inside, width = _coverage(reaches[factor], share)
             if width > WIDEST["discrete"]:
                 break
             rank = (-min(inside, COVERAGE), -factor, share, width)
@@ -428,15 +431,48 @@ def widen(table: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     table = _scaled(table, factor)
     table["available"]["discrete"]["share"] = share
     for platform in ("unified", "amd"):
-        found = [outcome for outcome in outcomes if outcome.startup.parts.platform == platform]
+        found = [_reach(outcome, factor) for outcome in outcomes if outcome.startup.parts.platform == platform]
         for step in range(200):
             share = round(step * STEP, 4)
-            again = [_again(outcome, factor, share) for outcome in found]
-            wide = bool(again) and median(outcome.width for outcome in again) > WIDEST[platform]
-            if wide or sum(outcome.inside for outcome in again) >= COVERAGE * len(again):
+            inside, width = _coverage(found, share)
+            if width > WIDEST[platform] or inside >= COVERAGE:
                 break
         table["available"][platform]["share"] = share
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A prediction's bounds (GiB) without the share of the pool that the terms do not explain."""
+
+    middle: float
+    below: float
+    above: float
+    measured: float
+
+    def bounds(self, share: float) -> tuple[float, float]:
+        """With that share: independent errors add up as squares, as ``budget._difference`` adds them."""
+        rest = share * self.middle
+        return self.middle - math.hypot(self.below, rest), self.middle + math.hypot(self.above, rest)
+
+
+def _reach(outcome: Outcome, factor: float) -> Reach:
+    """The outcome with its terms' bounds multiplied."""
+    table = _scaled(outcome.table, factor)
+    table["available"] = {name: {**row, "share": 0.0} for name, row in table["available"].items()}
+    available = budget_of(outcome.startup.inputs, outcome.startup.parts, table).kv_cache_available
+    middle, low, high = ((value or 0) / GIB for value in (available.bytes, available.low, available.high))
+    return Reach(middle, middle - low, high - middle, outcome.measured)
+
+
+def _coverage(reaches: Sequence[Reach], share: float) -> tuple[float, float]:
+    """Share of the start-ups inside the bounds, and the bounds' median width as a share of the pool."""
+    if not reaches:
+        return 1.0, 0.0
+    bounds = [reach.bounds(share) for reach in reaches]
+    inside = sum(low <= reach.measured <= high for reach, (low, high) in zip(reaches, bounds, strict=True))
+    width = median((high - low) / reach.measured for reach, (low, high) in zip(reaches, bounds, strict=True))
+    return inside / len(reaches), width
 
 
 def _scaled(table: Mapping[str, Any], factor: float) -> dict[str, Any]:
@@ -447,14 +483,6 @@ def _scaled(table: Mapping[str, Any], factor: float) -> dict[str, Any]:
 
     terms = ("weights", "activation", "non_torch", "graphs")
     return {**table, **{term: {name: scaled(row) for name, row in table[term].items()} for term in terms}}
-
-
-def _again(outcome: Outcome, factor: float, share: float) -> Outcome:
-    """The outcome with other bounds."""
-    table = _scaled(outcome.table, factor)
-    table["available"] = {name: {**row, "share": share} for name, row in table["available"].items()}
-    startup = outcome.startup
-    return Outcome(startup, budget_of(startup.inputs, startup.parts, table), table)
 
 
 def calibrate(startups: Sequence[Startup]) -> dict[str, Any]:
