@@ -86,7 +86,7 @@ class _Around:
     replicas_span: Span | None = None
 
 
-_MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig)\s*\(")
+_MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig|vLLMEngineProcessorConfig)\s*\(")
 _RUNS: Final = re.compile(
     r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
 )
@@ -156,6 +156,8 @@ class _Reader:
                 yield from self._engine(call, name, dotted)
             elif name == "LLMConfig" and "ray" in dotted:
                 yield self._ray_model(call)
+            elif name == "vLLMEngineProcessorConfig":
+                yield self._processor(call, dotted), OFFLINE, self._around(call)
             elif name in _RUNS_WORDS and call.args:
                 for start in self._command(call, name):
                     yield start, "python", self._around(call)
@@ -255,6 +257,16 @@ class _Reader:
         hints = (NodeHint("accelerator_type", (kind,), place),) if known and isinstance(kind, str) else ()
         devices = around.devices or ((GpuRequest("device", ranks, place),) if engine is not None else ())
         return self._start(words, "ray.serve.llm", call), "python", _Around(devices, hints, replicas, span)
+
+    def _processor(self, call: ast.Call, dotted: str) -> Start:
+        """The engine that Ray Data runs over a data set."""
+        given = written_call(call)[1]
+        words: list[Word] = []
+        if "model_source" in given:
+            words += self._words_of("model", given["model_source"], self.source.span(given["model_source"]))
+        if "engine_kwargs" in given:
+            words += self._words_of_rest(given["engine_kwargs"])
+        return self._start(words, dotted, call)
 
     def _plain_items(self, node: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
         for name, value, _, condition in (self.names.items(node) or ()) if node is not None else ():

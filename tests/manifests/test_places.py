@@ -496,3 +496,16 @@ def test_what_an_operator_adds_where_nothing_is_said() -> None:
         spec: {model: {modelURL: org/m}}
         """
     assert words(one({"r.yaml": text})) == "--model org/m --no-enable-chunked-prefill --no-enable-prefix-caching"
+
+
+def test_the_engine_that_ray_data_runs() -> None:
+    text = """\
+        from ray.data.llm import vLLMEngineProcessorConfig
+        config = vLLMEngineProcessorConfig(
+            model_source="org/m",
+            engine_kwargs=dict(max_model_len=8192, enforce_eager=True),
+            batch_size=64,
+        )
+        """
+    found = one({"batch.py": text})
+    assert (found.kind, words(found)) == ("offline-engine", "--model org/m --max-model-len 8192 --enforce-eager")
