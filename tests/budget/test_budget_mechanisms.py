@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvgate import predict
 from kvgate.capacity.encoder_profile import encoder_profile
 from kvgate.capacity.load_time import describe_loading
 from kvgate.capacity.profile_run import captured_graphs, engine_of
@@ -100,3 +101,10 @@ def test_the_encoder_of_dots_ocr_reads_a_page_at_once() -> None:
     # 11,289,600 pixels in patches of 14 x 14, four to an embedding; gate, up, product and streams of 57,600 patches.
     assert profile.item_tokens == 11_289_600 // (28 * 28)
     assert profile.forward_bytes == int(4 * 14_400 * (3 * 4224 + 6.7 * 1536) * 2)
+
+
+def test_embedding_checkpoints_are_known_to_pool() -> None:
+    # "Resolved `--runner auto` to `--runner pooling`": nothing is sampled, so no vocabulary is either.
+    prediction = predict("Qwen/Qwen3-Embedding-8B", ["--max-model-len", "8192"], gpu="H100", vllm_version="0.12.0")
+    available = prediction.as_dict()["memory"]["kv_cache_available"]["bytes"] / 2**30
+    assert available == pytest.approx(56.24, rel=0.01)
