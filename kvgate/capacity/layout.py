@@ -280,8 +280,10 @@ class _Layout:
         return found
 
     def layer_dtype(self, layer: Layer) -> str:
-        if layer.dtype == "model" or layer.kind == "encoder":
+        if layer.dtype == "model":
             return "auto"
+        if layer.kind == "encoder":  # it keeps no cache, but its backend has to know the format
+            return self.cache_dtype
         if str(layer.index) in self.skip_layers or (
             layer.kind == "attention" and self.window_of(layer) is not None and "sliding_window" in self.skip_layers
         ):
@@ -314,6 +316,8 @@ class _Layout:
             raise UnknownFormatError("HiSparse keeps the cache in host memory: what stays on the GPU is not described")
         if self.cache_dtype not in _FORMATS:
             raise RefusedError(f"--kv-cache-dtype {self.cache_dtype} is no format of vLLM")
+        if self.settings.mamba_mode == "all" and not self.release.all_mode:
+            raise RefusedError(f"vLLM {self.release.version} has no --mamba-cache-mode all")
         self._canonical_cache_dtype()
         self._choose_block_size()
         mode = "none"
@@ -428,8 +432,6 @@ class _Layout:
         if mode == "none":
             drafted = bool(settings.speculative) and release.at_least("0.20.0") and not release.at_least("0.24.0")
             mode = "all" if every and not drafted and not release.hybrid_caching else "align"
-        if mode == "all" and not release.all_mode:
-            raise RefusedError(f"vLLM {release.version} has no --mamba-cache-mode all")
         mode = mode if every or mode != "all" else "align"
         if mode == "align" and not settings.chunked_prefill and release.at_least("0.15.0"):
             raise RefusedError("prefix caching of recurrent states needs chunked prefill")

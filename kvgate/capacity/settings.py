@@ -217,7 +217,7 @@ def resolve_settings(
     pooling = is_pooling(geometry, given)
     dtype = model_dtype(geometry, given("dtype"), capability, pooling=pooling, cpu=cpu)
     length, auto_fit = _model_length(geometry, release, given)
-    refusal = _refused_length(geometry, release, given, env)
+    refusal = _refused_length(geometry, release, given, env) or _refused_dtype(geometry, release, given, gpu)
     speculative = given("speculative_config")
     speculative = speculative if isinstance(speculative, Mapping) else {}
     spec_tokens = _whole(speculative.get("num_speculative_tokens"), 0)
@@ -490,6 +490,21 @@ def _refused_length(
     if derived is None or int(requested) <= derived or (most and int(requested) <= most):
         return None
     return f"--max-model-len {requested} is more than the {derived} tokens that config.json declares"
+
+
+def _refused_dtype(
+    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], gpu: Gpu | None
+) -> str | None:
+    """What the engine refuses of ``--dtype`` (``_check_valid_dtype``, ``check_if_supports_dtype``)."""
+    asked = given("dtype")
+    dtype = _DTYPES.get(asked, asked)
+    if dtype == "float16" and geometry.model_type in _NO_FLOAT16 and release.at_least("0.9.1"):
+        return f"vLLM does not run {geometry.model_type} in float16: its numbers overflow"
+    if dtype == "bfloat16" and gpu is not None and gpu.vendor == "nvidia":
+        capability = gpu.compute_capability
+        if capability is not None and capability < (8, 0):
+            return f"bfloat16 needs compute capability 8.0, the {gpu.name} has {capability[0]}.{capability[1]}"
+    return None
 
 
 def _refused_budget(

@@ -994,6 +994,8 @@ _PLAIN: Final = Family(each(attention()))
 _EVEN_FAMILY: Final = Family(_EVEN_PLAN)
 _DENSE_FAMILY: Final = Family(_DENSE_PLAN)
 _BIDIRECTIONAL: Final = Family(_ENCODER, runner="pooling", encoder_only=True, default_seq_pooling="CLS")
+# ModernBERT and SigLIP hand their layers no cache options.
+_UNTOLD: Final = replace(_BIDIRECTIONAL, plan=each(attention(encoder=True, dtype="model")))
 _GEMMA4: Final = Family(each(_per_layer_attention))
 _GEMMA4_VIDEO: Final = 32 * (70 + 2 + 6)  # frames x (soft tokens + delimiters + time stamp)
 _GEMMA3N: Final = Family(each(attention(window=by_layer_type(), shared=_gemma3n_shared)))
@@ -1266,16 +1268,16 @@ FAMILIES: Final[dict[str, Family]] = {
     "GteNewForSequenceClassification": _BIDIRECTIONAL,
     "GteNewModel": _BIDIRECTIONAL,
     "HF_ColBERT": _BIDIRECTIONAL,
-    "ModernBertForSequenceClassification": _BIDIRECTIONAL,
-    "ModernBertForTokenClassification": _BIDIRECTIONAL,
-    "ModernBertModel": _BIDIRECTIONAL,
+    "ModernBertForSequenceClassification": _UNTOLD,
+    "ModernBertForTokenClassification": _UNTOLD,
+    "ModernBertModel": _UNTOLD,
     "NomicBertModel": _BIDIRECTIONAL,
     "OpenAIPrivacyFilterForTokenClassification": _BIDIRECTIONAL,
     "RobertaForMaskedLM": _BIDIRECTIONAL,
     "RobertaForSequenceClassification": _BIDIRECTIONAL,
     "RobertaForTokenClassification": _BIDIRECTIONAL,
     "RobertaModel": _BIDIRECTIONAL,
-    "SiglipModel": _BIDIRECTIONAL,
+    "SiglipModel": _UNTOLD,
     "XLMRobertaForSequenceClassification": _BIDIRECTIONAL,
     "XLMRobertaForTokenClassification": _BIDIRECTIONAL,
     "XLMRobertaModel": _BIDIRECTIONAL,
@@ -1288,7 +1290,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "ClefOmniForJointSchema": inside(fixed("Qwen3MoeForCausalLM"), runner="pooling"),
     "ColBERTJinaRobertaModel": _BIDIRECTIONAL,
     "ColBERTLfm2Model": Family(_LFM2, runner="pooling", hybrid=True, default_seq_pooling="CLS"),
-    "ColBERTModernBertModel": _BIDIRECTIONAL,
+    "ColBERTModernBertModel": _UNTOLD,
     "ColPaliForRetrieval": inside(runner="pooling", default_seq_pooling="CLS"),
     "ColQwen3_5": Family(
         _QWEN_NEXT,
