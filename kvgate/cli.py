@@ -111,7 +111,9 @@ def cli() -> None:
 @cli.command(context_settings=COMMAND_OPTIONS, short_help="Lint and predict the vLLM servers in files.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
-@click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
+@click.option(
+    "--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file, and exit with 0."
+)
 @click.option("--fix", is_flag=True, help="Make the safe fixes, and report what is left.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show the safe fixes as a diff; files change only with --fix.")
 @_render_option
@@ -136,7 +138,9 @@ def check(paths: tuple[Path, ...], **options: Any) -> NoReturn:
 @cli.command(context_settings=COMMAND_OPTIONS, short_help="Find what keeps prompts from sharing their prefix.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @_rule_options
-@click.option("--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file.")
+@click.option(
+    "--write-baseline", is_flag=True, help="Accept what is found now: write the baseline file, and exit with 0."
+)
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="kvgate.yaml to use.")
 @click.option("--online/--offline", default=None, hidden=True)
 @_output_options
@@ -157,11 +161,9 @@ def prompts(paths: tuple[Path, ...], **options: Any) -> NoReturn:
     for line in log_lines:
         click.echo(line, err=not as_data)
     _write(report, options, app.prompts_sentence)
-    if report.errors:
-        sys.exit(ExitCode.INTERNAL)
+    code = _exit_code(report, {**options, "strict": False})  # no servers are looked for
     unread = options["strict"] and bool(report.unchecked)
-    failed = unread or app.fails(report, options["fail_on"], strict=False)
-    sys.exit(ExitCode.FINDINGS if failed else ExitCode.CLEAN)
+    sys.exit(ExitCode.FINDINGS if unread and code is ExitCode.CLEAN else code)
 
 
 def _mend(report: Report, paths: Sequence[Path], options: dict[str, Any]) -> Report:
@@ -280,7 +282,8 @@ def _exit_code(report: Report, options: dict[str, Any]) -> ExitCode:
 
     if report.errors:
         return ExitCode.INTERNAL
-    return ExitCode.FINDINGS if app.fails(report, options["fail_on"], strict=options["strict"]) else ExitCode.CLEAN
+    fail_on = "never" if options.get("write_baseline") else options["fail_on"]  # all findings were just accepted
+    return ExitCode.FINDINGS if app.fails(report, fail_on, strict=options["strict"]) else ExitCode.CLEAN
 
 
 @cli.command(context_settings=COMMAND_OPTIONS, short_help="What a change does to the capacity; the gate.")
