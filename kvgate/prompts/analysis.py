@@ -50,6 +50,8 @@ _TERMINAL: Final = re.compile(
     r"\b(?:prompt_toolkit|PromptSession|questionary|InquirerPy|inquirer|readline|cmd2?\.Cmd|PS1"
     r"|(?:rich|click|typer)\.prompt)\b"
 )
+#: Functions beyond which it is the tree that is too large to be followed.
+MAX_GIVEN_UP: Final = 20
 _CALLS_AT_TOP: Final = re.compile(r"(?m)^\S.*?\b([A-Za-z_]\w{3,})\(")
 _TEST_FILE: Final = re.compile(
     r"(?:^|/)(?:tests?|__tests__|testing)/"
@@ -261,9 +263,7 @@ def read_python(
                     sinks.prompts.append(template.prompt)
                     sinks.defects += template.defects
         sinks.defects += same_seeds(module)
-    unread += [
-        UnreadPrompt(f"{name}() takes too many steps to follow to its end", span) for name, span in evaluator.given_up
-    ]
+    unread += _given_up(evaluator.given_up)
     defects = tuple(sinks.finish())
     return PromptReading(
         defects,
@@ -272,6 +272,16 @@ def read_python(
         frozenset(path for path, _ in evaluator.rendered),
         tuple(sinks.prompts) or tuple(sinks.weak),
     )
+
+
+def _given_up(functions: Sequence[tuple[str, Span]]) -> Iterator[UnreadPrompt]:
+    """The functions that were not followed to their end; of a tree that is too large, the first stands for all."""
+    if len(functions) > MAX_GIVEN_UP:
+        (name, span), others = functions[0], len(functions) - 1
+        yield UnreadPrompt(f"{name}() and {others:,} other functions take too many steps to follow to their end", span)
+        return
+    for name, span in functions:
+        yield UnreadPrompt(f"{name}() takes too many steps to follow to its end", span)
 
 
 def _is_meant(node: ast.FunctionDef | ast.AsyncFunctionDef, cls: ast.ClassDef | None, name: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -93,9 +93,14 @@ class Part:
 
 @record
 class Choice:
-    """One of several texts, as a branch decides."""
+    """One of several texts, as a branch decides. ``size``: how many parts are in it, those of all branches counted."""
 
     options: tuple[tuple[Item, ...], ...]
+    size: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        size = sum(item.size if isinstance(item, Choice) else 1 for option in self.options for item in option)
+        object.__setattr__(self, "size", size)
 
 
 Item = Part | Choice

@@ -48,6 +48,13 @@ DEEP = {
     "branches": "def prompt(x):\n    s = 'a'\n"
     + "".join(f"    if x == {n}:\n        s += 'text {n}'\n    else:\n        s = s + 'other'\n" for n in range(200))
     + "    return s\n",
+    # each branch holds all that the branches before it decide over, twice
+    "branches that double": "def prompt(llm, name, prompt):\n"
+    + "".join(
+        f"    if name[{n}]:\n        prompt = prompt + 'a' + name\n    else:\n        prompt = name + prompt + 'b'\n"
+        for n in range(40)
+    )
+    + "    return llm.invoke(prompt)\n",
     "calls": "".join(f"def prompt{n}(x):\n    return prompt{n + 1}(x) + prompt{n + 1}(x)\n" for n in range(60)),
     "cyclic classes": "class A(B):\n    prompt = 1\nclass B(A):\n    def prompt(self):\n        return self.system\n",
     "self list": "messages = [{'role': 'user', 'content': 'x'}]\nmessages.append(messages)\nprompt = f'{messages}'\n",
@@ -72,3 +79,10 @@ def test_tests_are_left_out_unless_they_are_named() -> None:
     assert is_test("tests/cases/tests/app.py", ["tests/cases"])
     assert read_prompts([file]).prompts == 0
     assert read_prompts([file], named=[file.path]).prompts > 0
+
+
+def test_a_tree_that_is_too_large_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvgate.prompts.python.evaluator.MAX_STEPS", 200)
+    text = "".join(f"def prompt{n}(x):\n    return 'You are ' + x\n\n" for n in range(200))
+    (place,) = read_prompts([SourceFile("app.py", text)]).unread
+    assert place.reason.endswith(" other functions take too many steps to follow to their end")

@@ -152,6 +152,8 @@ Value = Written | Rows | Fields | Function | Class | Instance | Package | Projec
 NOTHING = Written()
 #: Values that a branch, or a loop over a list, is followed for.
 MAX_OPTIONS = 12
+#: Parts of a text that branches decide over, those of all branches counted; beyond, the longest branch stands for all.
+MAX_PARTS = 400
 
 
 def written(part: Part) -> Written:
@@ -255,7 +257,9 @@ def choice(options: Iterable[tuple[Item, ...]]) -> tuple[Item, ...]:
     head = several[0][:common]
     if len(rests) <= 1:
         return (*head, *rests[0]) if rests else head
-    return (*head, Choice(tuple(rests[:6])))
+    found = Choice(tuple(rests[:6]))
+    # branches in branches of a loop double what there is to say with each of them
+    return (*head, found) if found.size <= MAX_PARTS else (*head, *max(rests, key=len))
 
 
 def either(values: list[Value]) -> Value:
