@@ -89,10 +89,19 @@ def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
         at="arg:gpu_memory_utilization",
         case=first,
         values=_values(found, values, gpus),
-        # a file with many servers on one GPU is more often a list to choose from than something that is started whole
-        ceiling=Severity.WARNING if len(found) > 2 or len({case.unit.path for case in found}) > 1 else None,
+        ceiling=_started_together(found),
         related=tuple((_place(case), "on the same GPU") for case in others),
     )
+
+
+def _started_together(found: Sequence[Case]) -> Severity | None:
+    """What the number of servers, and of files, leaves of the severity.
+
+    Many servers on one GPU are more often a list to choose from than something that is started whole.
+    """
+    if len(found) > 3:
+        return Severity.INFO
+    return Severity.WARNING if len(found) > 2 or len({case.unit.path for case in found}) > 1 else None
 
 
 def _place(case: Case) -> Span:
