@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from packaging.version import Version
 
-from kvgate.engine.releases import resolve_version
+from kvgate.engine.releases import VersionInfo, resolve_version
 from kvgate.records import record
 
 Key = tuple[int, ...]
@@ -111,14 +111,26 @@ class Release:
         return self.key <= _key(version)
 
 
+#: Commits after a release from which on a build of the main branch is taken for the release to come; there are 400 to
+#: 700 between two of them.
+_EARLY_COMMITS: Final = 100
+
+
+def _release_of_build(info: VersionInfo) -> str | None:
+    """The release whose changes a build between two of them carries; None for what is no such build."""
+    given = Version(info.version or info.table)
+    if not given.is_prerelease:
+        return None
+    early = given.dev is not None and given.dev < _EARLY_COMMITS
+    return info.lower if early and info.lower else info.upper
+
+
 @lru_cache(maxsize=64)
 def release_of(version: str) -> Release:
     """The switches of a version."""
     info = resolve_version(version)
     text = info.version or info.table
-    # Builds between two releases carry the changes of the one to come.
-    coming = info.upper if info.version is not None and Version(text).is_prerelease else None
-    key = _key(coming or text) or _key(info.table)
+    key = _key((_release_of_build(info) if info.version else None) or text) or _key(info.table)
 
     def since(first: T, *steps: tuple[str, T]) -> T:
         return _since(key, first, steps)
