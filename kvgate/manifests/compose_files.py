@@ -22,11 +22,9 @@ from kvgate.source.yaml_tree import Sequence as YamlSequence
 NAMES: Final = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 OVERRIDES: Final = tuple(name.replace(".y", ".override.y") for name in NAMES)
 
-_FILE_OPTIONS: Final = re.compile(
-    r"\bcompose(?:\s+\\?\s*--?[\w-]+(?:[= ][\w.-]+)?)*?(?P<files>(?:\s+\\?\s*(?:-f|--file)[\s=]+\S+)+)"
-)
-_FILE_OPTION: Final = re.compile(r"(?:-f|--file)[\s=]+[\"']?([^\s\"']+)")
-_COMPOSE_FILE: Final = re.compile(r"(?m)^\s*(?:export\s+)?COMPOSE_FILE=[\"']?([^\s\"'#]+)")
+_COMPOSE: Final = re.compile(r"\bcompose(?=\s)")
+_WORD: Final = re.compile(r"\S+")
+_COMPOSE_FILE: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?COMPOSE_FILE=[\"']?([^\s\"'#]+)")
 _MAX_FILES: Final = 12
 
 
@@ -103,7 +101,8 @@ def _found(tree: Tree) -> Together:
             for document in tree.stream(file).documents:
                 for paths in included(document, path):
                     for inner in paths:
-                        includers[inner] = (*includers.get(inner, ()), path)
+                        if path not in includers.get(inner, ()):
+                            includers[inner] = (*includers.get(inner, ()), path)
                     _stack(under, paths)
     found = tree.read(".env")
     if found is not None and found.path not in tree.files:
@@ -130,14 +129,36 @@ def _candidates(tree: Tree, folder: str) -> Iterator[SourceFile]:
 
 def _lists(text: str) -> Iterator[list[str]]:
     """The files that a text puts over each other, with ``-f`` or by ``COMPOSE_FILE``."""
-    for match in _FILE_OPTIONS.finditer(text):
-        names = _FILE_OPTION.findall(match["files"])
+    at = 0
+    while (match := _COMPOSE.search(text, at)) is not None:
+        names, at = _file_options(text, match.end())
         if 1 < len(names) <= _MAX_FILES:
             yield names
     for match in _COMPOSE_FILE.finditer(text):
         names = re.split(r"[:;]", match.group(1))
         if 1 < len(names) <= _MAX_FILES:
             yield names
+
+
+def _file_options(text: str, at: int) -> tuple[list[str], int]:
+    """What the options in front of Compose's own command name with ``-f`` or ``--file``, and where they end."""
+    names: list[str] = []
+    option: str | None = None
+    for match in _WORD.finditer(text, at):
+        word = match.group().strip("\"'")
+        if word == "\\":
+            continue
+        if word.startswith("-"):
+            option, _, value = word.partition("=")
+        elif option is not None:
+            value = word
+        else:
+            break
+        if value and option in ("-f", "--file"):
+            names.append(value.strip("\"'"))
+        option = None if value else option
+        at = match.end()
+    return names, at
 
 
 def _existing(tree: Tree, folder: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -150,7 +171,7 @@ def _existing(tree: Tree, folder: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _stack(under: dict[str, tuple[str, ...]], paths: Sequence[str]) -> None:
-    for number, path in enumerate(paths):
+    for number, path in enumerate(paths[:_MAX_FILES]):
         if number:
             under.setdefault(path, tuple(paths[:number]))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from kvgate.manifests.compose import size_bytes
+from kvgate.manifests.compose_files import together
 from kvgate.manifests.read import read_tree
+from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.source.text import SourceFile
 
@@ -418,3 +421,27 @@ def test_a_config_is_a_file_inside_the_container() -> None:
           engine: {content: "max-model-len: 4096\\n"}
         """
     assert "--max-model-len 4096" in words(unit(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker compose" + " -a" * 100_000 + " -f",
+        "compose -a " * 100_000 + " -f",
+        "compose" + " " * 300_000 + "-f",
+        "\n" * 300_000 + "COMPOSE_FILE",
+    ],
+    ids=["options", "commands", "blanks", "lines"],
+)
+def test_hostile_commands_cost_little(text: str) -> None:
+    begin = time.process_time()
+    units(service("image: vllm/vllm-openai"), None, ("run.sh", text))
+    assert time.process_time() - begin < 5
+
+
+def test_files_that_include_many_files_cost_little() -> None:
+    paths = [f"{number}.yaml" for number in range(2_000)]
+    text = f"include:\n  - path: [{', '.join(paths)}]\n" + "  - same.yaml\n" * 2_000
+    found = together(Tree([SourceFile("all.yaml", text)]))
+    assert sum(len(below) for below in found.under.values()) < 100
+    assert found.includers["same.yaml"] == ("all.yaml",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
 
 import pytest
@@ -114,3 +115,12 @@ def test_a_chart_whose_templates_are_elsewhere() -> None:
         "llm/values-same.yaml": "servingEngineSpec: {runtimeClassName: nvidia}\n# vllm\n",
     }
     assert told(units(files)) == [("llm/values-prod.yaml", "--model org/b")]
+
+
+@pytest.mark.parametrize(
+    "text", ["helm " * 100_000 + "-f", "helm \\\n" * 100_000 + "-f", "helm install " + "a/ " * 100_000 + "-f"]
+)
+def test_hostile_commands_cost_little(text: str) -> None:
+    begin = time.process_time()
+    units({**CHART, "run.sh": text})
+    assert time.process_time() - begin < 5

@@ -21,9 +21,10 @@ from kvgate.source.yaml_tree import Mapping, Node, Scalar
 
 # Folders inside a chart in which people keep the values of their environments.
 _FOLDERS: Final = frozenset({"ci", "env", "environments", "envs", "overlays", "values"})
-_HELM: Final = re.compile(
-    r"\bhelm\b(?:[^\n\\;|&]|\\\r?\n|\\)*?\b(?:install|template|upgrade)\b(?:[^\n\\;|&]|\\\r?\n|\\)*"
-)
+_HELM: Final = re.compile(r"\bhelm\b(?:[^\n\\;|&]|\\\r?\n|\\)*")
+_INSTALLS: Final = re.compile(r"\b(?:install|template|upgrade)\b")
+# Words of a command behind which nothing is looked for any more.
+_MAX_WORDS: Final = 200
 _OWN: Final = ("values.yaml", "values.yml")
 
 
@@ -128,7 +129,8 @@ def _installations(tree: Tree) -> Iterator[tuple[str, Overlay]]:
     for file in tree.files.values():
         if "helm" in file.text and ("-f" in file.text or "--values" in file.text):
             for match in _HELM.finditer(file.text):
-                yield from _of_command(tree, file.path, match.group())
+                if _INSTALLS.search(match.group()):
+                    yield from _of_command(tree, file.path, match.group())
         if "valueFiles" in file.text:
             for document in tree.stream(file).documents:
                 for item in expand_list(document):
@@ -137,7 +139,7 @@ def _installations(tree: Tree) -> Iterator[tuple[str, Overlay]]:
 
 def _of_command(tree: Tree, path: str, command: str) -> Iterator[tuple[str, Overlay]]:
     """``helm upgrade NAME CHART -f values-a.yaml -f values-b.yaml``."""
-    words = [word.strip("\"'") for word in re.sub(r"\\\r?\n", " ", command).split()]
+    words = [word.strip("\"'") for word in re.sub(r"\\\r?\n", " ", command).split()[:_MAX_WORDS]]
     for base in dict.fromkeys((posixpath.dirname(path), "")):
         folder = next((place for word in words[1:] if (place := _chart(tree, base, word)) is not None), None)
         if folder is None:
