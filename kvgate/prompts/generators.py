@@ -19,7 +19,7 @@ from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_go_template, parse_yaml
 
 _BENCH: Final = re.compile(
-    r"(?<![\w#-])(?:\"?\S*\bvllm(?:_\w+)?\"?\s+bench\s+serve|\S*benchmark_serving\.py|-m\s+\S*bench_serving)\b",
+    r"(?:(?<!\S)\S*(?:\bvllm(?:_\w{1,40})?\"?\s+bench\s+serve|benchmark_serving\.py)|(?<![\w#-])-m\s+\S*bench_serving)\b",
     re.IGNORECASE,
 )
 _LOOP: Final = re.compile(
@@ -32,7 +32,7 @@ _FORGETS: Final = re.compile(
     r"reset_prefix_cache|no-enable-prefix-caching|vllm\s+serve\b|api_server|docker\s+(?:run|restart)|kubectl\s+rollout"
     r"|systemctl\s+restart"
 )
-_TARGET: Final = re.compile(r"--(?:base-url|host|port|model|endpoint)(?:[ \t=]|\\\r?\n)+[\"']?[^\s\"']*\$")
+_TARGET: Final = re.compile(r"--(?:base-url|host|port|model|endpoint)(?:[ \t=]|\\\r?\n)+[\"']?[^\s\"']{0,200}\$")
 #: HTTP load generators, with the options that give them one body; a script of theirs may write others.
 _HTTP: Final = re.compile(
     r"(?<![\w./-])(?:(?P<ab>ab)|(?P<hey>hey|boom)|(?P<oha>oha)|(?P<bombardier>bombardier)|(?P<autocannon>autocannon)"
@@ -43,7 +43,12 @@ _COMPLETIONS: Final = re.compile(r"/v1/(?:chat/)?completions\b")
 _ANY: Final = re.compile(
     r"bench\s+serve|benchmark_serving|bench_serving|genai-perf|aiperf|guidellm|/v1/(?:chat/)?completions|\bbench\b"
 )
-_NUMBER_OF: Final = r"(?m)^[ \t]*(?:export[ \t]+|local[ \t]+|readonly[ \t]+)?{}=[\"']?(?:\$\{{[^}}]*:-)?(?P<value>\d+)"
+_NUMBER: Final = re.compile(
+    r"(?m)^[ \t]*(?:export[ \t]+|local[ \t]+|readonly[ \t]+)?(?P<name>\w+)=[\"']?(?:\$\{[^}\n]*:-)?(?P<value>\d+)"
+)
+_COMMENTED: Final = re.compile(r"[^\S\n]*#")
+#: Characters of a line in front of a command in which what is piped into it is looked for.
+_PIPED: Final = 2000
 
 
 @record
@@ -136,17 +141,25 @@ def _commands(
     text: Text, pattern: re.Pattern[str], start: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, int, str]]:
     """Begin, end of the name, and the whole of each command that a pattern finds, those in comments left out."""
-    value = text.value if end is None else text.value[:end]
-    for match in pattern.finditer(value, start):
-        if value[value.rfind("\n", 0, match.start()) + 1 : match.start()].lstrip().startswith("#"):
+    value = text.value
+    end = len(value) if end is None else end
+    line, commented, behind = -1, False, start
+    for match in pattern.finditer(value, start, end):
+        if match.start() < behind:
+            continue  # a word of the command before
+        opening = value.rfind("\n", max(line, 0), match.start()) + 1 or max(line, 0)
+        if opening != line:
+            line, commented = opening, _COMMENTED.match(value, opening, match.start()) is not None
+        if commented:
             continue
-        rest = _CONTINUED.match(value, match.end())
-        yield match.start(), match.end(), match.group() + (rest.group() if rest is not None else "")
+        rest = _CONTINUED.match(value, match.end(), end)
+        behind = rest.end() if rest is not None else match.end()
+        yield match.start(), match.end(), value[match.start() : behind]
 
 
 def _repeated_bodies(text: Text) -> Iterator[Defect]:
     for start, end, command in _commands(text, _HTTP):
-        line = text.value[text.value.rfind("\n", 0, start) + 1 : start] + command
+        line = text.value[max(0, start - _PIPED) : start].rpartition("\n")[2] + command
         if not _COMPLETIONS.search(line) or not _BODY.search(command):
             continue
         name = text.value[start:end].split()[0]
@@ -176,11 +189,14 @@ def _repeated_sweeps(text: Text) -> Iterator[Defect]:
 
 
 def _shared_prefixes(text: Text) -> Iterator[Defect]:
+    numbers: dict[str, set[str]] = {}
+    for match in _NUMBER.finditer(text.value):
+        numbers.setdefault(match["name"], set()).add(match["value"])
     for shared in _SHARED:
         for start, end, command in _commands(text, shared.command):
             if shared.needs and not re.search(shared.needs + r"\b(?!-)", command):
                 continue
-            prefix, rest = (_tokens(text.value, command, *option) for option in (shared.prefix, shared.rest))
+            prefix, rest = (_tokens(numbers, command, *option) for option in (shared.prefix, shared.rest))
             yield from _judged(text, start, end, prefix, rest)
     for start, end, command in _commands(text, _GUIDELLM):
         told = {name: pattern.search(command) for name, pattern in _GUIDED.items()}
@@ -196,8 +212,12 @@ def _judged(text: Text, start: int, end: int, prefix: int | None, rest: int | No
     yield Defect("benchmark", text.span_of(start, end), {"what": what}, variant="shared-prefix", mild=True)
 
 
-def _tokens(script: str, command: str, option: str, default: int) -> int | None:
-    """What an option says, through one variable at most; None where that cannot be said."""
+def _tokens(numbers: dict[str, set[str]], command: str, option: str, default: int) -> int | None:
+    """What an option says, through one variable at most; None where that cannot be said.
+
+    Args:
+        numbers: what the script sets its variables to.
+    """
     match = re.search(_OPTION.format(option), command)
     if match is None:
         return default
@@ -207,10 +227,10 @@ def _tokens(script: str, command: str, option: str, default: int) -> int | None:
     name = re.fullmatch(r"\$\{?(\w+)(?::-(\d+))?\}?", value)
     if name is None:
         return None
-    found = {one["value"] for one in re.finditer(_NUMBER_OF.format(re.escape(name[1])), script)}
+    found = numbers.get(name[1], set())
     if len(found) > 1:
         return None
-    return int(found.pop()) if found else int(name[2]) if name[2] else None
+    return int(*found) if found else int(name[2]) if name[2] else None
 
 
 def _loops(text: str) -> Iterator[tuple[int, int]]:

@@ -32,6 +32,8 @@ MAX_TOKENIZED: Final = 4_000_000
 MAX_REQUESTS: Final = 20_000
 MAX_LOG_BYTES: Final = 32_000_000
 MAX_TEXT: Final = 400_000
+#: Characters of prompts: each answer of a conversation repeats all that stands before it.
+MAX_WRITTEN: Final = 64_000_000
 #: Characters in which a changing stretch must end for the text behind it to count as the same.
 MAX_STRETCH: Final = 400
 _ANCHOR: Final = 40
@@ -168,18 +170,23 @@ def read_log(file: SourceFile, unread: str | None = None) -> RequestLog | LogPro
         unread: what of the file was left unread before.
     """
     found: list[LoggedRequest] = []
+    written = 0
     for entry, span in _entries(file):
         if isinstance(entry, LogProblem):
             if not found:
                 return entry
             continue
-        found += _requests(entry, span)
-        if len(found) >= MAX_REQUESTS and span.end < len(file.text.rstrip()):
-            unread = f"only the first {MAX_REQUESTS:,} requests are read"
-            break
+        try:
+            for request in _requests(entry, span):
+                if len(found) >= MAX_REQUESTS or written >= MAX_WRITTEN:
+                    return RequestLog(found, f"only the first {len(found):,} requests are read")
+                found.append(request)
+                written += len(request.text)
+        except RecursionError:
+            continue  # nested so deep that it could just be read
     if not found:
         return LogProblem("no request in it", file.line_span(1))
-    return RequestLog(found[:MAX_REQUESTS], unread)
+    return RequestLog(found, unread)
 
 
 def _entries(file: SourceFile) -> Iterator[tuple[Any, Span]]:
@@ -276,7 +283,7 @@ def _last_answer(messages: list[Any]) -> tuple[list[Any], str | None]:
 
 def _turns(conversation: list[Any], span: Span) -> Iterator[LoggedRequest]:
     """Each answer of a ShareGPT conversation was a request with all that stands before it."""
-    sent: list[dict[str, Any]] = []
+    sent = ""
     for turn in conversation:
         if not isinstance(turn, dict):
             continue
@@ -284,8 +291,9 @@ def _turns(conversation: list[Any], span: Span) -> Iterator[LoggedRequest]:
         role = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}.get(said, said)
         value = turn.get("value") or turn.get("content") or ""
         if role == "assistant":
-            yield LoggedRequest(_written(sent, None)[:MAX_TEXT], str(value), span)
-        sent.append({"role": role, "content": str(value)})
+            yield LoggedRequest(sent, str(value), span)
+        if len(sent) < MAX_TEXT:
+            sent = (sent + _turn(role, str(value)))[:MAX_TEXT]
 
 
 def _written(messages: list[Any], tools: Any) -> str:
@@ -300,10 +308,14 @@ def _written(messages: list[Any], tools: Any) -> str:
             pending = ""
         calls = message.get("tool_calls")
         more = json.dumps(calls, ensure_ascii=False) if calls else ""
-        parts.append(f"<{role}>\n{_content(message)}{more}\n")
+        parts.append(_turn(role, _content(message) + more))
     if pending:
         parts.append(f"<tools>\n{pending}\n")
     return "".join(parts)
+
+
+def _turn(role: str, content: str) -> str:
+    return f"<{role}>\n{content}\n"
 
 
 def _content(message: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kvgate.prompts.generators import load_generators
@@ -131,3 +133,20 @@ def test_words_and_scripts_of_a_job() -> None:
         ("3,000 of the 4,000 tokens of each prompt are a prefix that requests share", 10),
         ("1,024 of the 1,280 tokens of each prompt are a prefix that requests share", 22),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm bench serve " * 20_000,
+        "hey /v1/completions " * 20_000,
+        "a/" * 200_000 + " bench",
+        '"' * 200_000 + " bench",
+        "vllm bench serve --dataset-name random --random-prefix-len $X --random-input-len $Y\n" * 15_000,
+    ],
+    ids=["words", "generators", "path", "quotes", "variables"],
+)
+def test_hostile_scripts_cost_little(text: str) -> None:
+    begin = time.process_time()
+    found(text)
+    assert time.process_time() - begin < 4

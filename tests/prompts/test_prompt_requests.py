@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from kvgate.prompts.analysis import read_prompts
 from kvgate.prompts.link import shared_by_log
-from kvgate.prompts.requests import LogProblem, LogSettings, read_log, summarise
+from kvgate.prompts.requests import MAX_TEXT, MAX_WRITTEN, LogProblem, LogSettings, RequestLog, read_log, summarise
 from kvgate.prompts.tokens import Counting
 from kvgate.source.text import SourceFile
 
@@ -169,3 +170,22 @@ def test_salts_keep_requests_apart() -> None:
     assert not isinstance(found, LogProblem)
     # 22 whole blocks of 16 tokens for all but the first of each tenant
     assert summarise(log(*records), found).hits.hit_tokens == 18 * 22 * 16
+
+
+def test_a_long_conversation_is_read_up_to_a_bound() -> None:
+    # each answer repeats those before it: a million turns would be 16 TB of prompts
+    turns = [{"from": "gpt", "value": "x"}] * 50_000
+    found = read_log(log({"conversations": turns}))
+    assert isinstance(found, RequestLog)
+    assert found.unread == f"only the first {len(found.requests):,} requests are read"
+    assert sum(len(request.text) for request in found.requests) <= MAX_WRITTEN + MAX_TEXT
+    assert found.requests[2].text == "<assistant>\nx\n" * 2
+
+
+def test_no_depth_of_a_record_is_too_much() -> None:
+    for depth in range(sys.getrecursionlimit() - 150, sys.getrecursionlimit()):
+        tools = "[" * depth + "]" * depth
+        text = f'{{"prompt": "a"}}\n{{"messages": [{{"role": "user", "content": "b"}}], "tools": {tools}}}\n'
+        found = read_log(SourceFile("requests.jsonl", text))
+        assert isinstance(found, RequestLog)
+        assert found.requests[0].text == "a"
