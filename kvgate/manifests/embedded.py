@@ -15,7 +15,7 @@ from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile
+from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_go_template, parse_embedded, scalar_int
 
 MAX_CHARACTERS: Final = 200_000
@@ -46,6 +46,43 @@ def read_config_maps(tree: Tree, file: SourceFile, document: Node) -> Iterator[S
                 continue
             if "vllm" in entry.value.value.lower():
                 yield from _of_text(tree, file, item, entry.key.value, entry.value)
+
+
+def read_carried_code(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of the Python programs in a document's ConfigMaps, which something else runs."""
+    from kvgate.manifests.python_code import may_start, read_python
+
+    for item in expand_list(document):
+        if text_at(item, "kind") != "ConfigMap" or _is_served_by_ray(tree, file, text_at(item, "metadata", "name")):
+            continue
+        for entry in entries_at(item, "data"):
+            if entry.key.value.endswith(".py") and isinstance(entry.value, Scalar) and may_start(entry.value.value):
+                program = _alone(file, entry.key.span, entry.value.span)
+                if program is not None:
+                    yield from read_python(tree, program)
+
+
+def _is_served_by_ray(tree: Tree, file: SourceFile, name: str | None) -> bool:
+    """Whether a RayService of another file has a ConfigMap's program: the server is found there."""
+    others = (other.text for other in tree.files.values() if other is not file and "serveConfigV2" in other.text)
+    return name is not None and any(name in text for text in others)
+
+
+def _alone(file: SourceFile, key: Span, block: Span) -> SourceFile | None:
+    """A file with nothing but the program of a block scalar, each character where it stands; None for other scalars.
+
+    Its lines are indented: the line of its key becomes a condition that always holds.
+    """
+    head = file.text.rfind("\n", 0, key.start) + 1
+    first = file.text.find("\n", key.end) + 1
+    if not first or "|" not in file.text[key.end : first]:
+        return None
+    before = re.sub(r"[^\r\n]", " ", file.text[:head])
+    condition = "if 1:".ljust(len(file.text[head:first].rstrip("\r\n")))
+    ending = file.text[head + len(condition) : first]
+    body = file.text[first : block.end]
+    after = re.sub(r"[^\r\n]", " ", file.text[block.end :])
+    return SourceFile(file.path, before + condition + ending + body + after)
 
 
 def _of_text(tree: Tree, file: SourceFile, item: Node, key: str, text: Scalar) -> Iterator[ServeUnit | Unread]:

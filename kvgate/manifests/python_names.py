@@ -184,7 +184,7 @@ class Names:
         inner, current = node, self._parents.get(node)
         while current is not None and current is not scope:
             if isinstance(current, ast.If):
-                if _is_main(current.test):
+                if _always_holds(current.test):
                     inner, current = current, self._parents.get(current)
                     continue
                 test = self.source.written(current.test)
@@ -347,6 +347,9 @@ class Names:
                 if name == node.slice.value and condition is None:
                     return self.followed(value, depth + 1)
             return node
+        if isinstance(node, ast.IfExp):
+            test, known = self.constant(node.test, depth + 1)
+            return self.followed(node.body if test else node.orelse, depth + 1) if known else node
         found = self._assignments(node)
         if found is None or len(found) != 1 or found[0].adds or found[0].value is None:
             return node
@@ -368,7 +371,7 @@ class Names:
 
     def constant(self, node: ast.expr, depth: int = 0) -> tuple[Any, bool]:
         """The value of an expression, and whether it is known."""
-        node = self.followed(node)
+        node = self.followed(node, depth)
         if depth > MAX_DEPTH:
             return None, False
         if isinstance(node, ast.Constant):
@@ -571,6 +574,9 @@ class Names:
         """The words of a list of arguments, with what is appended to it; None where it is no list."""
         if depth > MAX_DEPTH:
             return None
+        if isinstance(node, ast.IfExp):
+            chosen = self.followed(node, depth)
+            return None if chosen is node else self.words(chosen, depth + 1)
         found = self._assignments(node)
         if found is not None:
             result: list[Word] | None = None
@@ -662,5 +668,8 @@ def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast
     return None
 
 
-def _is_main(test: ast.expr) -> bool:
+def _always_holds(test: ast.expr) -> bool:
+    """Whether a condition is one that every run of the file meets: that it is the main module, or a plain truth."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -29,6 +29,7 @@ _MATTERS: Final = (
     "vllm", "kaito.sh/", "serveconfigv2", "llm_configs", "--max-num-", "--max_num_",
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
+_CARRIED_CODE: Final = regex(r"(?m)^[ \t]+[\w.-]+\.py:[ \t]*\|")
 _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
 # What a text has in it where it may describe containers to a cloud's own service.
 TASK_MARKS: Final = ("containerDefinitions", "ContainerDefinitions", "recipe_image_uri")
@@ -217,8 +218,16 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
         return
     stream = tree.stream(file)
     yield from _problems(stream)
+    found = False
     for document in stream.documents:
-        yield from _read_document(tree, file, document, kustomize)
+        for unit in _read_document(tree, file, document, kustomize):
+            found = True
+            yield unit
+    if not found and _CARRIED_CODE.search(file.text):
+        from kvgate.manifests.embedded import read_carried_code
+
+        for document in stream.documents:
+            yield from read_carried_code(tree, file, document)
 
 
 def is_chart_template(tree: Tree, path: str) -> bool:

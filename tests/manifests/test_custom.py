@@ -257,3 +257,20 @@ def test_containers_at_a_wrong_indentation_are_still_found() -> None:
         """
     (found,) = units(text)
     assert (found.id, words(found)) == ("Deployment/default/d/affinity/c", "m")
+
+
+def test_a_runtime_whose_command_only_waits_is_no_server() -> None:
+    runtime = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: idle}
+        spec:
+          containers:
+            - name: kserve-container
+              image: vllm/vllm-openai
+              command: ["sleep"]
+              args: ["1d"]
+              resources: {limits: {nvidia.com/gpu: 1}}
+        """
+    assert units(runtime) == []
+    assert len(units(runtime.replace("sleep", "vllm").replace('"1d"', '"serve", "org/m"'))) == 1

@@ -193,6 +193,50 @@ def test_positions_behind_characters_of_several_bytes() -> None:
     assert (unit.span.line, unit.span.column, unit.words[1].span.text) == (3, 16, "org/m")
 
 
+def test_a_choice_by_what_is_known() -> None:
+    unit = one(
+        """\
+        import os, subprocess
+        FAST = True
+        cmd = ["vllm", "serve", "org/m"]
+        cmd += ["--enforce-eager" if FAST else "--no-enforce-eager"]
+        cmd += ["--port", "80"] if os.environ.get("SMALL", "") else ["--port", "81"]
+        cmd += ["--dtype", "half" if os.environ["HALF"] else "auto"]
+        subprocess.Popen(cmd)
+        """
+    )
+    assert words(unit) == 'org/m --enforce-eager --port 81 --dtype ?"half" if os.environ["HALF"] else "auto"'
+    assert units("import subprocess\nx = x if x else x\nsubprocess.run(['vllm', 'serve', x])\n")
+
+
+CARRIED = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: program
+data:
+  notes.txt: |
+    vllm serve org/none
+  serve.py: |
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    def build():
+        return AsyncEngineArgs(model="org/m", max_model_len=2048)
+"""
+
+
+def test_a_program_that_a_config_map_carries() -> None:
+    (unit,) = units(CARRIED, "program.yaml")
+    assert (unit.kind, words(unit)) == ("python", "--model org/m --max-model-len 2048")
+    assert (unit.span.line, unit.span.column, unit.words[1].span.text) == (12, 16, "org/m")
+    assert units(CARRIED.replace("serve.py: |", "serve.txt: |"), "program.yaml") == []
+
+
+def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() -> None:
+    service = "apiVersion: ray.io/v1\nkind: RayService\nspec: {serveConfigV2: '', volumes: [program]}\n"
+    assert not read_tree([SourceFile("program.yaml", CARRIED), SourceFile("ray.yaml", service)]).units
+
+
 @pytest.mark.parametrize(
     "text",
     [

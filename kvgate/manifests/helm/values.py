@@ -329,7 +329,9 @@ class _Reader:
         written = site.node.get("args")
         if image is not None and isinstance(written, YamlSequence) and written.items:
             arguments = tuple(_words(written))
-            return find_starts(Container(None, arguments, image, environment, site.span, named, bool(_devices(site))))
+            program = tuple(next(filter(None, (_words(site.node.get(key)) for key in _COMMAND_KEYS)), ()))
+            devices = bool(_devices(site))
+            return find_starts(Container(program or None, arguments, image, environment, site.span, named, devices))
         return []
 
     def _unit(
