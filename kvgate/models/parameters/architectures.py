@@ -280,20 +280,18 @@ OPT: Final = Decoder(
 # Mixtures of experts
 
 MIXTRAL: Final = Decoder(Attention(), Experts("block_sparse_moe", "num_local_experts", "intermediate_size"))
-QWEN2_MOE: Final = Decoder(
-    Attention(bias="qkv_bias|=1"),
-    by(
-        sparse_step,
-        sparse=Experts(
-            count_of="num_experts",
-            width="moe_intermediate_size",
-            shared="shared_expert_intermediate_size|=0",
-            shared_name="shared_expert",
-            shared_gate=_present("shared_expert_intermediate_size"),
-        ),
-        dense=GatedMLP(),
+QWEN2_MLP: Final = by(
+    sparse_step,
+    sparse=Experts(
+        count_of="num_experts",
+        width="moe_intermediate_size",
+        shared="shared_expert_intermediate_size|=0",
+        shared_name="shared_expert",
+        shared_gate=_present("shared_expert_intermediate_size"),
     ),
+    dense=GatedMLP(),
 )
+QWEN2_MOE: Final = Decoder(Attention(bias="qkv_bias|=1"), QWEN2_MLP)
 QWEN3_MOE: Final = Decoder(
     Attention(bias="attention_bias|=0", norm="head"),
     by(
@@ -662,26 +660,15 @@ def lfm2_width(keys: Keys) -> int:
     return width
 
 
-QWEN3_NEXT_MLP: Final = by(
-    sparse_step,
-    sparse=Experts(
-        count_of="num_experts",
-        width="moe_intermediate_size",
-        shared="shared_expert_intermediate_size|=0",
-        shared_name="shared_expert",
-        shared_gate=_present("shared_expert_intermediate_size"),
-    ),
-    dense=GatedMLP(),
-)
 QWEN3_NEXT: Final = Decoder(
     by(
         linear_or_full,
         linear=GatedDelta(),
         full=Attention(bias="qkv_bias|attention_bias|=0", gate="attn_output_gate|=1", norm="head"),
     ),
-    QWEN3_NEXT_MLP,
+    QWEN2_MLP,
 )
-QWEN3_5: Final = Decoder(QWEN3_NEXT.mixer, QWEN3_NEXT_MLP)
+QWEN3_5: Final = Decoder(QWEN3_NEXT.mixer, QWEN2_MLP)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Further families

@@ -808,7 +808,7 @@ def _mixer(keys: Keys, layer: int) -> int:
 
 QWEN4_EXP: Final = Decoder(
     by(rows.linear_or_full, linear=GatedDelta(), full=IndexedAttention()),
-    rows.QWEN3_NEXT_MLP,
+    rows.QWEN2_MLP,
     norms=0,
     extra=Several((Vector("hyper_connections", (_hyper,)), NgramLayer())),
     final_norm=0,
