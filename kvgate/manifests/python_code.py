@@ -60,6 +60,11 @@ class _ContainerKeys:
     environment: str
 
 
+# Keywords under which the call of a library takes a command line to run on a machine that it rents or a job it submits.
+_COMMAND_KEYWORDS: Final = frozenset({"cmd", "command", "run", "run_command", "start_command", "startup_command"})
+
+_SAYS: Final = frozenset({"critical", "debug", "error", "exception", "info", "log", "print", "warning"})
+
 _CONTAINERS: Final = (
     # google.cloud.aiplatform.Model.upload
     _ContainerKeys(
@@ -89,6 +94,7 @@ class _Around:
 _MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig|vLLMEngineProcessorConfig)\s*\(")
 _RUNS: Final = re.compile(
     r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
+    r"|\b(?:cmd|command|run|run_command|start_command|startup_command)=[\[(f\"']"
 )
 _STARTS: Final = re.compile(
     r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']"
@@ -149,6 +155,18 @@ class _Reader:
         self.environment = self._environment()
 
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
+        seen: set[tuple[int, ...]] = set()
+        for found in self._run():
+            seen.add(_places(found[0]))
+            yield found
+        for call in self.names.calls:
+            for start in self._handed_over(call):
+                if _places(start) not in seen:  # a line that is run, and told to a log as well, is one server
+                    seen.add(_places(start))
+                    yield start, "python", self._around(call)
+
+    def _run(self) -> Iterator[tuple[Start, str, _Around]]:
+        """What calls start whose meaning is known."""
         for call in self.names.calls:
             dotted = self.names.imported(call.func)
             name = dotted.rpartition(".")[2]
@@ -297,6 +315,10 @@ class _Reader:
                 starred = next(argument for argument in call.args if isinstance(argument, ast.Starred))
                 words += self.names.words(starred.value) or []
             return self._of_words(words, call)
+        return self._of_line(first, call)
+
+    def _of_line(self, first: ast.expr, call: ast.Call) -> list[Start]:
+        """What a list of words or the text of a command line starts."""
         joined = self.names.joined(first)
         words_of_list = self.names.words(joined if joined is not None else first)
         if words_of_list is not None:
@@ -307,6 +329,14 @@ class _Reader:
         if not value.text.value.strip():
             return []
         return starts_of_script(value, {}, self.find)
+
+    def _handed_over(self, call: ast.Call) -> list[Start]:
+        """What a command line starts that a call takes by a keyword, whatever the library."""
+        name, given = written_call(call)
+        if name in _SAYS or any(keys.image in given for keys in _CONTAINERS if name in keys.calls):
+            return []
+        lines = [value for key, value in given.items() if key in _COMMAND_KEYWORDS]
+        return [start for line in lines for start in self._of_line(line, call) if start.words]
 
     def _container(self, call: ast.Call) -> list[Start]:
         """What a container does that a library is told to start: an image with its command and arguments."""
@@ -393,7 +423,7 @@ class _Reader:
             return (GpuRequest("device", whole, place, reason),), ()
         if resolved and isinstance(known, str):
             name, _, count = known.partition(":")
-            number = int(count) if count.isdigit() else 1
+            number = int(count) if count.isdecimal() and len(count) < 5 else 1
             return (GpuRequest("device", number, place),), (NodeHint("gpu", (name,), place),)
         if isinstance(node, ast.Call):
             name, options = written_call(node)
@@ -402,6 +432,10 @@ class _Reader:
             if count_known and isinstance(count_value, int):
                 return (GpuRequest("device", count_value, place),), (NodeHint("gpu", (name,), place),)
         return (GpuRequest("device", None, place, "not stated as a number"),), ()
+
+
+def _places(start: Start) -> tuple[int, ...]:
+    return tuple(word.span.start for word in start.words)
 
 
 def _is_vllm(dotted: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -11,7 +12,7 @@ from typing import Final
 from kvgate.manifests.launch import Find, Start, find_requirement, starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
-from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.patterns import regex
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import interpolate
@@ -49,17 +50,56 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         yield from read_scenario(file, find)
         return
     requirement = find_requirement([text])
+    allotted, hints = _allotted(file)
     numbers: dict[str, int] = {}
     for mode, start in starts:
-        around = Surroundings(file=file, kind="script", names=(mode,) if mode else (), requirement=requirement)
+        around = Surroundings(
+            file=file,
+            kind="script",
+            names=(mode,) if mode else (),
+            allotted=allotted,
+            hints=hints,
+            requirement=requirement,
+        )
         yield unit_of(start, around, numbers.get(mode, 0))
         numbers[mode] = numbers.get(mode, 0) + 1
 
 
-_HERE_DOCUMENT: Final = regex(
-    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=end)[ \t]*$",
-    re.DOTALL | re.MULTILINE,
+# Options of Slurm's sbatch (man page of 24.05) by which a job asks for GPUs, and for more nodes than one.
+_JOB_GPUS: Final = regex(
+    r"(?m)^#SBATCH[ \t]+(?:--gres[= ]gpu:|--gpus(?:-per-node)?[= ]|-G[ \t]*)(?:(?P<name>[A-Za-z][\w.-]*):)?"
+    r"(?P<count>[0-9]{1,3})(?![\w:])"
 )
+_JOB_NODES: Final = regex(r"(?m)^#SBATCH[ \t]+(?:--nodes[= ]|-N[ \t]*)(?!1(?!\S))\S")
+
+
+def _allotted(file: SourceFile) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+    """The GPUs of the one node that a batch job of Slurm runs on, and their name."""
+    match = _JOB_GPUS.search(file.text) if "#SBATCH" in file.text else None
+    if match is None or _JOB_NODES.search(file.text):
+        return (), ()
+    place = file.span(match.start(), match.end())
+    hints = (NodeHint("gpu", (match["name"],), place),) if match["name"] else ()
+    return (GpuRequest("device", int(match["count"]), place),), hints
+
+
+_HERE_DOCUMENT: Final = regex(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)[^\n]*(?:\n|\Z)")
+_LONE_WORD: Final = regex(r"(?m)^[ \t]*([A-Za-z_]\w*)[ \t]*$")
+
+
+def _here_documents(text: str) -> Iterator[tuple[bool, int, int]]:
+    """Whether variables stay as they are in it, begin and end of each here document of a script."""
+    ends: dict[str, list[int]] = {}
+    for match in _LONE_WORD.finditer(text):
+        ends.setdefault(match[1], []).append(match.start())
+    at = 0
+    while (opening := _HERE_DOCUMENT.search(text, at)) is not None:
+        begin = at = opening.end()
+        places = ends.get(opening["end"], [])
+        index = bisect_left(places, begin)
+        if index < len(places):
+            at = places[index]
+            yield bool(opening["quote"]), begin, at
 
 
 def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
@@ -67,8 +107,8 @@ def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unrea
     if "<<" not in file.text or "kind:" not in file.text or len(file.text) > MAX_CHARACTERS:
         return
     known: dict[str, Value] | None = None
-    for match in _HERE_DOCUMENT.finditer(file.text):
-        body = match["body"]
+    for quoted, begin, end in _here_documents(file.text):
+        body = file.text[begin:end]
         if "kind:" not in body or "apiVersion:" not in body or "vllm" not in body.lower():
             continue
         from kvgate.manifests.helm.chart import documents_of
@@ -76,8 +116,8 @@ def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unrea
         from kvgate.manifests.shapes import is_kubernetes
         from kvgate.shell.script import variables
 
-        value = Value(Text.of_span(file.span(match.start("body"), match.end("body"))))
-        if not match["quote"]:
+        value = Value(Text.of_span(file.span(begin, end)))
+        if not quoted:
             if known is None:
                 try:
                     known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
@@ -142,7 +182,7 @@ def _key(start: Start) -> tuple[object, ...]:
 
 _CASE: Final = re.compile(r"""(?m)\bcase\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+in\b""")
 _FROM_FIRST: Final = r"(?m)^\s*(?:local\s+|export\s+|readonly\s+)*{}=[\"']?\$(?:1\b|\{{1[}}:])"
-_PATTERN: Final = re.compile(r"(?m)^[ \t]*\(?(?P<patterns>[\"'\w+./|\t -]+?)\)(?=\s|$)")
+_PATTERN: Final = re.compile(r"(?m)^[ \t]*(?:\([ \t]*)?(?P<patterns>[\"'\w+./|-][\"'\w+./|\t -]*?)\)(?=\s|$)")
 
 
 def _modes(text: Text) -> list[Word]:

@@ -164,7 +164,7 @@ def _installed(tree: Tree, file: SourceFile) -> _Installed:
 
 # -- settings ----------------------------------------------------------------------------------------------------------
 
-_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_TEMPLATE: Final = re.compile(r"\{\{.{0,400}?\}\}", re.DOTALL)
 
 
 def _settings(file: SourceFile) -> Iterator[_Setting]:

@@ -1,4 +1,4 @@
-"""Containers that cloud services are told of: task definitions of Amazon ECS, blueprints of OCI AI.
+"""Containers that other services are told of: task definitions of Amazon ECS, blueprints of OCI AI, Ansible's modules.
 
 A row says which keys hold the parts of a container; where such a mapping stands in a document does not matter.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from kvgate.manifests.launch import Container, find_starts
 from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.tree import Tree, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -30,6 +30,7 @@ class Keys:
     Attributes:
         pair: keys of a variable's name and value.
         requirements: a list of ``{type: GPU, value: n}``.
+        requests: a list of ``{count: n}`` or ``{device_ids: [..]}``, as the Docker engine takes it.
         expands: ``$(NAME)`` is replaced from the environment, as Kubernetes does.
         job: key and value of what runs to its end and serves nobody.
     """
@@ -43,6 +44,7 @@ class Keys:
     pair: tuple[str, str]
     gpus: tuple[str, ...] = ()
     requirements: str | None = None
+    requests: str | None = None
     machine: str | None = None
     replicas: str | None = None
     expands: bool = False
@@ -61,9 +63,13 @@ _OCI: Final = Keys(
     gpus=("recipe_nvidia_gpu_count", "recipe_amd_gpu_count"), machine="recipe_node_shape",
     replicas="recipe_replica_count", expands=True, job=("recipe_mode", "job"),
 )  # fmt: skip
+_ANSIBLE: Final = Keys("ansible", ("name",), "image", "entrypoint", "command", "env", ("name", "value"),
+                       requests="device_requests")  # fmt: skip
 # Key of a list of containers -> their keys; the key of a mapping that is a container itself -> its keys.
 _LISTS: Final = {"containerDefinitions": _ECS, "ContainerDefinitions": _CLOUD_FORMATION}
 _ITSELF: Final = {"recipe_image_uri": _OCI}
+# Last part of the key under which the mapping of a container stands -> its keys.
+_BELOW: Final = {"docker_container": _ANSIBLE, "podman_container": _ANSIBLE}
 
 
 def read_task_definitions(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -93,6 +99,11 @@ def _containers(document: Node) -> Iterator[tuple[Keys, Mapping, Mapping | None]
                 if isinstance(item, Mapping):
                     count += 1
                     yield keys, item, node
+        for entry in node.items():
+            below = _BELOW.get(entry.key.value.rpartition(".")[2])
+            if below is not None and isinstance(entry.value, Mapping):
+                count += 1
+                yield below, entry.value, None
         stack += [entry.value for entry in reversed(node.items())]
 
 
@@ -161,6 +172,10 @@ def _value(node: Scalar, known: dict[str, Value] | None) -> Value:
 def _environment(node: Mapping, keys: Keys) -> tuple[dict[str, Value], dict[str, Span]]:
     values: dict[str, Value] = {}
     spans: dict[str, Span] = {}
+    for entry in entries_at(node, keys.environment):
+        if isinstance(entry.value, Scalar):
+            values[entry.key.value] = mark_placeholders(Value(entry.value.text))
+            spans[entry.key.value] = entry.key.span
     for item in items_at(node, keys.environment):
         name, value = scalar_at(item, keys.pair[0]), scalar_at(item, keys.pair[1])
         if name is not None and name.value:
@@ -177,9 +192,14 @@ def _devices(node: Mapping, keys: Keys) -> Iterator[GpuRequest]:
         if count is not None and number:
             yield GpuRequest("device", number, count.span)
             return
+    for item in items_at(node, keys.requests) if keys.requests else []:
+        stated, listed = scalar_int(node_at(item, "count")), items_at(item, "device_ids")
+        number = len(listed) or (stated if stated is not None and stated > 0 else None)
+        yield GpuRequest("device", number, item.span, None if number else "it gets all GPUs of the machine")
+        return
     for item in items_at(node, keys.requirements) if keys.requirements else []:
         if (text_at(item, "type") or text_at(item, "Type") or "").upper() == "GPU":
             text = text_at(item, "value") or text_at(item, "Value") or ""
-            number = int(text) if text.isdigit() and len(text) < 5 else None
+            number = int(text) if text.isdecimal() and len(text) < 5 else None
             yield GpuRequest("device", number, item.span, None if number is not None else "not stated as a number")
             return

@@ -44,7 +44,7 @@ _ANY: Final = re.compile(
     r"bench\s+serve|benchmark_serving|bench_serving|genai-perf|aiperf|guidellm|/v1/(?:chat/)?completions|\bbench\b"
 )
 _NUMBER: Final = re.compile(
-    r"(?m)^[ \t]*(?:export[ \t]+|local[ \t]+|readonly[ \t]+)?(?P<name>\w+)=[\"']?(?:\$\{[^}\n]*:-)?(?P<value>\d+)"
+    r"(?m)^[ \t]*(?:export[ \t]+|local[ \t]+|readonly[ \t]+)?(?P<name>\w+)=[\"']?(?:\$\{[^}\n]*:-)?(?P<value>\d{1,9})\b"
 )
 _COMMENTED: Final = re.compile(r"[^\S\n]*#")
 #: Characters of a line in front of a command in which what is piped into it is looked for.
@@ -81,7 +81,7 @@ _SHARED: Final = (
             ("(?:prompt-input-tokens-mean|synthetic-input-tokens-mean|isl)", 550)),
 )  # fmt: skip
 _GUIDED: Final = {
-    name: re.compile(rf"\b{name}[\"']?\s*[=:]\s*(?P<value>\d+)") for name in ("prefix_tokens", "prompt_tokens")
+    name: re.compile(rf"\b{name}[\"']?\s*[=:]\s*(?P<value>\d{{1,9}})\b") for name in ("prefix_tokens", "prompt_tokens")
 }
 #: Levels of YAML below which nothing is looked for.
 MAX_DEPTH: Final = 40
@@ -222,9 +222,9 @@ def _tokens(numbers: dict[str, set[str]], command: str, option: str, default: in
     if match is None:
         return default
     value = match["value"]
-    if value.isdecimal():
+    if re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
-    name = re.fullmatch(r"\$\{?(\w+)(?::-(\d+))?\}?", value)
+    name = re.fullmatch(r"\$\{?(\w+)(?::-(\d{{1,9}}))?\}?", value)
     if name is None:
         return None
     found = numbers.get(name[1], set())

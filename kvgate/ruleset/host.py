@@ -269,11 +269,11 @@ class Host:
         node = scalar_at(self.node, "user") if self.is_compose else None
         if node is not None:
             first = node.value.partition(":")[0]
-            return Amount(int(first) if first.isdecimal() else None, node.span)
+            return Amount(_whole(first), node.span)
         option = self.docker_option("--user", "-u")
         if option is not None:
             first = option[0].partition(":")[0]
-            return Amount(int(first) if first.isdecimal() else None, option[1])
+            return Amount(_whole(first), option[1])
         return None
 
     @property
@@ -503,6 +503,14 @@ def _healthcheck(node: Node | None) -> Probe | None:
     )
 
 
+# Digits of a number that is one of people's.
+_MAX_DIGITS: Final = 18
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
 _DURATION: Final = regex(r"(\d+(?:\.\d+)?)(h|ms|us|m|s)")
 
 
@@ -522,6 +530,8 @@ def docker_bytes(text: str) -> int | None:
     """A size of Docker (``16g``, ``512mb``) in bytes; None for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgtBKMGT]?)(?:[iI]?[bB])?\s*", text)
     if not match:
+        return None
+    if len(match[1]) > _MAX_DIGITS:
         return None
     power = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}[match[2].lower()]
     return int(float(match[1]) * 1024**power)

@@ -33,6 +33,8 @@ from kvgate.shell.words import Fields, closing_bracket, lex
 from kvgate.source.text import Span, Text, Unresolved, Word
 
 MAX_CHARACTERS: Final = 300_000
+# How many of what a script may have: tree-sitter-bash takes quadratic time for them, a second for so many.
+MAX_OPENINGS: Final = {"<<": 1_000, "|": 5_000, "=(": 4_000}
 MAX_STEPS: Final = 20_000
 MAX_COMMANDS: Final = 3_000
 MAX_DEPTH: Final = 24
@@ -185,7 +187,7 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}|\$\[\[.*?\]\]")
+_TEMPLATE = re.compile(r"\$?\{\{.{0,400}?\}\}|\{%.{0,400}?%\}|\$\[\[.{0,400}?\]\]")
 _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
 
 
@@ -242,6 +244,9 @@ class _Reader:
     def script(self, value: Value, scope: _Scope, conditions: tuple[str, ...]) -> None:
         if len(value.text) > MAX_CHARACTERS:
             raise TooLargeError(f"a script of {len(value.text):,} characters")
+        for opening, most in MAX_OPENINGS.items():
+            if (count := value.text.value.count(opening)) > most:
+                raise TooLargeError(f'a script with {count:,} times "{opening}"')
         if self.depth >= MAX_DEPTH:
             return
         self.depth += 1
@@ -604,7 +609,7 @@ class _Reader:
             if "--" in rest:
                 scope.arguments = list(words[rest.index("--") + 1 :])
         elif head == "shift":
-            count = int(words[1].value) if len(words) > 1 and words[1].value.isdigit() else 1
+            count = int(words[1].value) if len(words) > 1 and re.fullmatch(r"[0-9]{1,6}", words[1].value) else 1
             if scope.arguments is not None:
                 scope.arguments = scope.arguments[count:]
         elif head in ("read", "mapfile", "readarray", "getopts"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -426,3 +427,24 @@ def test_a_compose_file_as_jinja() -> None:
     )
     assert words(unit) == "--model ?{{ model }} --max-model-len 4096"
     assert unit.span.line == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{" * 60_000, "<<EOF\nkind:\n" * 20_000, "a|" * 60_000, "x=(" * 60_000, "case $1 in\n" + " " * 60_000 + "esac\n"],
+    ids=["braces", "here documents", "pipes", "arrays", "blanks"],
+)
+def test_hostile_scripts_cost_little(text: str) -> None:
+    begin = time.process_time()
+    units("vllm serve m\n" + text)
+    assert time.process_time() - begin < 8
+
+
+def test_a_here_document_ends_at_its_own_word() -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"
+        "  containers: [{name: v, image: vllm/vllm-openai, args: [--model=%s]}]\n"
+    )
+    apply = "kubectl apply -f - <<"
+    text = f"cat <<ONE\nnothing\nTWO\nONE\n{apply}'TWO'\n{pod % 'a'}TWO\n{apply}NEVER\n{pod % 'b'}"
+    assert [words(unit) for unit in units(text)] == ["--model=a"]

@@ -299,7 +299,7 @@ def _hasty(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> 
 
 _NAME: Final = regex(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
 _QUERIES: Final = regex(
-    r"""(?m)^\s*-?\s*["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
+    r"""(?m)^[ \t]*(?:-[ \t]*)?["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
     r"""|kind:\s*(?:HorizontalPodAutoscaler|ScaledObject|ScaledJob)\b|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
 )
 _SUM: Final = regex(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")

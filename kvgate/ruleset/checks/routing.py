@@ -43,7 +43,7 @@ _BALANCERS: Final = (
     ),
     ("LiteLLM, which picks among deployments of one name at random", regex(r"(?m)^model_list:[ \t]*$"), None),
     ("Envoy, by turns", regex(r"\blb_policy:\s*[\"']?(?:ROUND_ROBIN|RANDOM|LEAST_REQUEST)"), None),
-    ("Traefik, by turns", regex(r"(?m)^\s*loadBalancer:[ \t]*$"), None),
+    ("Traefik, by turns", regex(r"(?m)^[ \t]*loadBalancer:[ \t]*$"), None),
     (
         "Caddy, at random",
         regex(
@@ -259,9 +259,9 @@ _SHARED_CONNECTORS: Final = regex(
     r"LMCache|Mooncake.*Store|SharedStorage|HF3FS|FileSystem|Offloading.*Shared|P2p", re.I
 )
 _INDEXER_BLOCK: Final = regex(
-    r"(?:tokenProcessorConfig|precise-prefix-cache|indexerConfig|kvCacheIndexConfig)[\s\S]{0,400}?\bblockSize\b[\"']?\s*:\s*[\"']?(?P<size>\d+)"
+    r"(?:tokenProcessorConfig|precise-prefix-cache|indexerConfig|kvCacheIndexConfig)[\s\S]{0,400}?\bblockSize\b[\"']?\s*:\s*[\"']?(?P<size>\d{1,9})\b"
 )
-_ROUTER_BLOCK: Final = regex(r"kv[-_]cache[-_]block[-_]size[\"'=:\s,]+(?P<size>\d+)")
+_ROUTER_BLOCK: Final = regex(r"kv[-_]cache[-_]block[-_]size[\"'=:\s,]+(?P<size>\d{1,9})\b")
 _HASH_SEED: Final = regex(r"\bhashSeed\b[\"']?\s*:\s*[\"']?(?P<seed>\w+)")
 
 

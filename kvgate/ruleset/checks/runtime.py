@@ -249,7 +249,7 @@ def rollout(case: Case, params: NoParams) -> Iterator[Draft]:
 
 def _share(text: str, replicas: int, *, up: bool) -> int | None:
     """A count, or a percentage of the replicas, rounded as the Deployment controller does."""
-    match = re.fullmatch(r"(\d+)(%?)", text.strip())
+    match = re.fullmatch(r"(\d{1,9})(%?)", text.strip())
     if match is None:
         return None
     number = int(match[1])

@@ -56,7 +56,7 @@ def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
             )
 
 
-_SLICES: Final = regex(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d+)")
+_SLICES: Final = regex(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d{1,9})\b")
 
 
 def _time_slices(scene: Scene) -> Span | None:
@@ -217,16 +217,19 @@ def _reserved(node: Node | None) -> list[str] | None:
         if isinstance(ids, YamlSequence):
             return [part for item in ids.items if isinstance(item, Scalar) for part in item.value.split(",") if part]
         count = text_at(device, "count")
-        if count is not None and count.isdecimal():
-            return [str(index) for index in range(int(count))]
-        return None
+        return _first(count) if count is not None else None
     return None
 
 
 def _docker_gpus(text: str) -> list[str] | None:
     if "device=" in text:
         return [part for part in text.partition("device=")[2].strip("\"'").split(",") if part]
-    return [str(index) for index in range(int(text))] if text.isdecimal() else None
+    return _first(text)
+
+
+def _first(count: str) -> list[str] | None:
+    """Ids of the first devices of a machine; None where that is no number, or none of a machine's GPUs."""
+    return [str(index) for index in range(int(count))] if re.fullmatch(r"[0-9]{1,3}", count) else None
 
 
 _BACKGROUND: Final = regex(r"[^\n&|;]*(?:\\\n[^\n&|;]*)*&(?!&)")

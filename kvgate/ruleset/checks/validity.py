@@ -232,11 +232,11 @@ def _names(text: str, case: Case) -> bool:
 
 _MAX_TOKENS: Final = regex(
     r"""(?<![\w.-])["']?(?P<name>(?:[A-Za-z]+_)*(?:max_(?:completion_|new_|output_|gen_)?tokens|MAX_(?:COMPLETION_|NEW_|OUTPUT_)?TOKENS|maxTokens|num_predict))["']?"""
-    r"""\s*(?:\]\s*)?(?:[:=]|:\s*int\s*=)\s*["']?(?P<value>\d[\d_]*)\b(?!\s*[.*/+x-]\s*\w)""",
+    r"""\s*(?:\]\s*)?(?:[:=]|:\s*int\s*=)\s*["']?(?P<value>\d[\d_]{0,18})\b(?!\s*[.*/+x-]\s*\w)""",
 )
 _NOT_OUTPUT: Final = regex(r"batched|chunk|embed|context|model_len|input|prompt|overlap|history|memory", re.IGNORECASE)
-_CHUNKS: Final = regex(r"""["']?(?:chunk_size|chunk_tokens|tokens_per_chunk)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
-_TOP: Final = regex(r"""["']?(?:top_k|similarity_top_k|max_chunks|n_results)["']?\s*[:=]\s*["']?(\d[\d_]*)""")
+_CHUNKS: Final = regex(r"""["']?(?:chunk_size|chunk_tokens|tokens_per_chunk)["']?\s*[:=]\s*["']?(\d[\d_]{0,18})\b""")
+_TOP: Final = regex(r"""["']?(?:top_k|similarity_top_k|max_chunks|n_results)["']?\s*[:=]\s*["']?(\d[\d_]{0,18})\b""")
 #: A request needs some prompt: an answer that leaves less than this share of the context has none worth the name.
 _SHARE: Final = 0.5
 #: More than any answer: a budget of many requests.
