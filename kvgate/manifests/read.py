@@ -32,7 +32,9 @@ _MATTERS: Final = (
 _CARRIED_CODE: Final = regex(r"(?m)^[ \t]+[\w.-]+\.py:[ \t]*\|")
 _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
 # What a text has in it where it may describe containers to a cloud's own service.
-TASK_MARKS: Final = ("containerDefinitions", "ContainerDefinitions", "recipe_image_uri")
+TASK_MARKS: Final = (
+    "containerDefinitions", "ContainerDefinitions", "docker_container:", "podman_container:", "recipe_image_uri",
+)  # fmt: skip
 # Kinds of units that may be a part of another one.
 _PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
 

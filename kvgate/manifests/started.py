@@ -19,6 +19,7 @@ class Surroundings:
 
     Attributes:
         names: what tells the script from others of its file, behind the file's path in the unit's id.
+        allotted: the GPUs that a script's job has, where no variable of the script says which of them it uses.
         requirement: the pip requirement that installs vLLM.
         span: where a start that stands in another file (a script that this one runs) counts as beginning.
     """
@@ -30,6 +31,7 @@ class Surroundings:
     spans: Mapping[str, Span] = field(default_factory=dict)
     image: Word | None = None
     devices: tuple[GpuRequest, ...] = ()
+    allotted: tuple[GpuRequest, ...] = ()
     hints: tuple[NodeHint, ...] = ()
     replicas: int | None = None
     replicas_span: Span | None = None
@@ -59,7 +61,7 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
 
         values = {item.name: Value(item.value) for item in environment if item.value is not None}
         visible = visible_devices(values, {item.name: item.span for item in environment})
-        devices = (visible,) if visible is not None else ()
+        devices = (visible,) if visible is not None else around.allotted if run is None else ()
     parts = [around.file.path, *around.names, str(number + 1) if number else ""]
     return ServeUnit(
         id="/".join(part for part in parts if part),

@@ -509,3 +509,46 @@ def test_the_engine_that_ray_data_runs() -> None:
         """
     found = one({"batch.py": text})
     assert (found.kind, words(found)) == ("offline-engine", "--model org/m --max-model-len 8192 --enforce-eager")
+
+
+def test_a_container_that_ansible_starts() -> None:
+    unit = one(
+        {
+            "tasks/main.yml": """\
+            - name: a folder
+              ansible.builtin.file: {path: "{{ base }}", state: directory}
+            - name: the server
+              community.docker.docker_container:
+                name: llm
+                image: vllm/vllm-openai:v0.10.0
+                env:
+                  HF_HOME: /cache
+                command: >
+                  --model "{{ llm_model }}"
+                  --max-model-len 4096
+                device_requests:
+                  - {driver: nvidia, count: 2, capabilities: gpu}
+            """
+        }
+    )
+    assert (unit.kind, unit.name, [request.count for request in unit.gpu_requests]) == ("ansible", "llm", [2])
+    assert [word.value for word in unit.words] == ["--model", "{{ llm_model }}", "--max-model-len", "4096"]
+    assert unit.words[1].unresolved
+    assert [variable.name for variable in unit.environment] == ["HF_HOME"]
+
+
+@pytest.mark.parametrize(
+    ("directives", "rest", "count", "name"),
+    [
+        ("#SBATCH --gres=gpu:4", "", 4, None),
+        ("#SBATCH --gres=gpu:a100:2\n#SBATCH --nodes=1", "", 2, "a100"),
+        ("#SBATCH --gpus-per-node h100:8", "", 8, "h100"),
+        ("#SBATCH -G 2\n#SBATCH -N 1", "export CUDA_VISIBLE_DEVICES=1\n", 1, None),
+        ("#SBATCH --gpus=8\n#SBATCH --nodes=2", "", None, None),
+        ("#SBATCH --mem=8G", "", None, None),
+    ],
+)
+def test_gpus_of_a_batch_job(directives: str, rest: str, count: int | None, name: str | None) -> None:
+    unit = one({"job.sbatch": f"#!/bin/bash\n{directives}\n{rest}vllm serve org/m\n"})
+    assert [request.count for request in unit.gpu_requests] == ([] if count is None else [count])
+    assert [hint.values for hint in unit.node_hints] == ([] if name is None else [(name,)])

@@ -193,6 +193,29 @@ def test_positions_behind_characters_of_several_bytes() -> None:
     assert (unit.span.line, unit.span.column, unit.words[1].span.text) == (3, 16, "org/m")
 
 
+def test_a_command_line_that_a_call_takes_by_keyword() -> None:
+    unit = one(
+        """\
+        from rental import Machine, Request
+        MODEL = "org/m"
+        machine = Machine(gpu=1)
+        machine.session(Request(command=(f"vllm serve {MODEL} --port 8000 " "--enable-prefix-caching"), wait=False))
+        log.info("started", cmd=f"vllm serve {MODEL}")
+        """
+    )
+    assert words(unit) == "org/m --port 8000 --enable-prefix-caching"
+
+
+def test_a_command_line_that_is_run_and_recorded_is_one_server() -> None:
+    text = """\
+        import subprocess
+        cmd = ["vllm", "serve", "org/m"]
+        subprocess.Popen(cmd)
+        record(name="x", cmd=" ".join(cmd))
+        """
+    assert words(one(text)) == "org/m"
+
+
 def test_a_choice_by_what_is_known() -> None:
     unit = one(
         """\
