@@ -10,9 +10,9 @@ from kvgate.manifests.formats import Format
 from kvgate.manifests.launch import find_requirement, starts_of_commands
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
-from kvgate.manifests.unit import ServeUnit
+from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import Assignment, Command
+from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, Word
@@ -55,8 +55,8 @@ _POWERSHELL: Final = _Language(
 )
 
 
-def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit]:
-    """The serve units of one batch file or PowerShell script."""
+def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one batch file or PowerShell script; shells of Linux that it starts are read on."""
     language = _BATCH if form == "batch" else _POWERSHELL
     variables: dict[str, Value] = {}
     exported: dict[str, Assignment] = {}
@@ -81,7 +81,14 @@ def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
                         exported[match["name"]] = Assignment(match["name"], value, text.span)
             continue
         words = tuple(_words(text, variables, language))
-        if words:
+        if any(basename(word) in SHELLS for word in words):  # wsl bash -c "..."
+            from kvgate.shell.script import commands_of_words
+
+            try:
+                commands += commands_of_words(words)
+            except TooLargeError as error:
+                yield Unread(f"{error} is not read", text.span, serves=True)
+        elif words:
             commands.append(Command(words, tuple(exported.values()), (), text.span))
     whole = Text.of_span(file.span(0, len(file.text)))
     around = Surroundings(file=file, kind="script", requirement=find_requirement([whole]))

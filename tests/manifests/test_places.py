@@ -552,3 +552,10 @@ def test_gpus_of_a_batch_job(directives: str, rest: str, count: int | None, name
     unit = one({"job.sbatch": f"#!/bin/bash\n{directives}\n{rest}vllm serve org/m\n"})
     assert [request.count for request in unit.gpu_requests] == ([] if count is None else [count])
     assert [hint.values for hint in unit.node_hints] == ([] if name is None else [(name,)])
+
+
+def test_a_shell_of_linux_in_a_batch_file() -> None:
+    line = 'wsl -d Ubuntu bash -c "source v/bin/activate && A=1 vllm serve org/m --max-model-len 4096 > log 2>&1"'
+    unit = one({"start.bat": f"@echo off\r\n{line}\r\npause\r\n"})
+    assert (words(unit), unit.span.line) == ("org/m --max-model-len 4096", 2)
+    assert [variable.name for variable in unit.environment] == ["A"]
