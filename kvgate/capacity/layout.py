@@ -7,7 +7,7 @@ Ported from vLLM 0.32.0: ``model_executor/layers/attention/*.py`` and ``layers/m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final
@@ -670,7 +670,3 @@ def _model_cache_dtype(geometry: ModelGeometry, settings: Settings) -> str:
     if geometry.architecture == "GlmMoeDsaForCausalLM" and name == "auto" and settings.capability[0] == 10:
         return "fp8_e4m3"
     return name
-
-
-def used_backends(chosen: Mapping[Any, Backend]) -> Sequence[str]:
-    return tuple(dict.fromkeys(backend.name for backend in chosen.values()))

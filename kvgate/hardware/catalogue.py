@@ -19,7 +19,6 @@ from kvgate.records import record
 from kvgate.tables import load_table
 
 GIB: Final = 1 << 30
-MIB: Final = 1 << 20
 
 CPU: Final = Gpu(
     name="cpu",

@@ -68,7 +68,6 @@ _NO_LAUNCHERS: Final = frozenset(
 )  # fmt: skip
 
 _PYTHON: Final = regex(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
-_PYTHON_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 
 @record

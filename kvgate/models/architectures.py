@@ -981,7 +981,6 @@ def _step1_kv(config: Config) -> int:
     return number(config, "num_attention_groups", 1)
 
 
-_WINDOWED: Final = attention(window=by_layer_type())
 _GRANITE: Final = attention(
     window=by_layer_type(),
     sink=lambda c, i: bool(c.get("attention_sinks", c.get("layer_types") is not None)),

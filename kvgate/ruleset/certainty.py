@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: What a claim can rest on: ``prediction`` is the pool itself, ``words`` that the whole command line is resolved.
 Input = Literal["vllm_version", "gpu", "model", "workload", "prediction", "words"]
-INPUTS: Final = ("vllm_version", "gpu", "model", "workload", "prediction", "words")
 
 
 class Bound(Enum):

@@ -385,7 +385,6 @@ class _Scope(dict[str, Any]):
 _PLAIN_ITEM: Final = re.compile(r"- (?!\s*[\w./-]+:(?:\s|$))\S")
 _PAIR: Final = re.compile(r"[\w./\"'-]+:(?:\s|$)")
 _BLOCK: Final = re.compile(r"(?:^|[:\-]\s+|:)[|>][-+0-9]*\s*(?:#.*)?$")
-_ITEMS_FOLLOW: Final = re.compile(r"^\s*(?:- )?(?:args|command|extraArgs|cmd)\s*:\s*$")
 
 
 class _Output:

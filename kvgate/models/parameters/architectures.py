@@ -1014,11 +1014,6 @@ ZAMBA_MAMBA: Final = Mamba2(
 )
 
 
-def _adapters(keys: Keys, layer: int = 0) -> int:
-    del layer
-    return len(_zamba_hybrids(keys)) if keys.get("use_shared_attention_adapter") else 0
-
-
 ZAMBA2: Final = Decoder(
     by(
         lambda keys, layer: "hybrid" if keys["layers_block_type"][layer] == "hybrid" else "mamba",
@@ -1041,11 +1036,6 @@ def _hyper_connections(keys: Keys, layer: int = 0) -> int:
     del layer
     streams = int(keys["hc_mult"])
     return 2 * ((2 + streams) * streams * (streams * keys.hidden + 1) + 3)
-
-
-def _v4_ratio(keys: Keys, layer: int) -> int:
-    ratios = keys.get("compress_ratios") or ()
-    return int(ratios[layer]) if layer < len(ratios) else 0
 
 
 DEEPSEEK_V4: Final = Decoder(

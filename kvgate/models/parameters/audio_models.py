@@ -36,11 +36,6 @@ def _gated(keys: Keys, layer: int = 0) -> int:
     return width // 2 if keys.root.get("projector_act", "swiglu") == "swiglu" else width
 
 
-def _normed(keys: Keys, layer: int = 0) -> int:
-    """The projector's last norm stands between its layers or behind them."""
-    return _gated(keys, layer) if keys.root.get("projector_ln_mid") else text_hidden(keys, layer)
-
-
 ULTRAVOX: Final = Family(
     nested,
     (

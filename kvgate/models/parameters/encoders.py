@@ -147,7 +147,6 @@ NOMIC: Final = GatedBert(
     down_bias="mlp_fc2_bias|=1",
     gated=lambda keys, layer: keys.get("activation_function", "swiglu") == "swiglu",
 )
-MODERN_POOLING: Final = dense32("pooling", "hidden_size", "hidden_size", bias=0)
 ENCODERS: Final[Mapping[str, Family]] = {
     "BertModel": encoder(Bert()),
     "BertForMaskedLM": encoder(Bert(), MaskedHead()),

@@ -81,10 +81,7 @@ def _pali_text_hidden(keys: Keys, layer: int = 0) -> int:
 
 LLAVA: Final = vision(nested, towers.VISION_TOWERS, towers.LLAVA_PROJECTOR)
 GPT2_SCORE: Final = dense32("score", "hidden_size", labels, bias=0)
-QWEN3_TIED: Final = text.QWEN3
-GEMMA3_MM: Final = text.GEMMA3
 
-_WHISPER_NORMS: Final = 1
 
 MULTIMODAL: Final[Mapping[str, Family]] = {
     "AriaForConditionalGeneration": vision(text.ARIA, towers.ARIA),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from kvgate.models.parameters.blocks import Block, ByLayer, Linear, Norms, Nothing, Several, Vector, by
+from kvgate.models.parameters.blocks import Block, ByLayer, Linear, Norms, Nothing, Several, Vector
 from kvgate.models.parameters.decoder import Tower
 from kvgate.models.parameters.keys import Keys, Value, resolve
 from kvgate.models.parameters.tally import Tally
@@ -649,11 +649,6 @@ PADDLE_OCR: Final = Several(
 )
 
 
-def _llama4_adapter(keys: Keys, layer: int = 0) -> int:
-    del layer
-    return int(keys.hidden / keys.get("pixel_shuffle_ratio", 0.5) ** 2)
-
-
 LLAMA4: Final = Several(
     (
         Vector(
@@ -984,4 +979,3 @@ SIGLIP_HEAD: Final = Several(
     )
 )
 NOTHING: Final = Nothing()
-CHOICE: Final = by

@@ -37,7 +37,6 @@ _MODELS: Final = frozenset(
     {"llm", "model", "client", "engine", "openai", "vllm", "chat", "agent", "lm", "litellm", "ollama"}
 )
 _BODY_KEYWORDS: Final = ("json", "data", "body", "payload", "content", "params", "extra_body", "request", "inputs")
-_ASKING: Final = frozenset({"question", "query", "message", "request", "user_input", "user_message", "text", "req"})
 _BESIDE_PROMPT: Final = frozenset(
     {"model", "max_tokens", "max_completion_tokens", "temperature", "stream", "tools", "cache_salt", "multi_modal_data",
      "sampling_params"}
