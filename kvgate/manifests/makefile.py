@@ -20,10 +20,10 @@ MAX_LINES: Final = 10_000
 MAX_DEPTH: Final = 8
 
 _VARIABLE: Final = re.compile(
-    r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<how>[:?+]{0,2}=)[ \t]*(?P<value>[^\n#]*)"
+    r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*+)[ \t]*+(?P<how>[:?+]{0,2}=)[ \t]*(?P<value>[^\n#]*)"
 )
-_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w./-]*)[^:=\n]*:(?![=])")
-_JUST_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*)(?:[ \t]+[^:\n]*)?:(?!=)")
+_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w./-]*+)[^:=\n]*:(?![=])")
+_JUST_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*+)(?:[ \t]+[^:\n]*)?:(?!=)")
 _REFERENCE: Final = re.compile(
     r"\$(?:\((?P<round>[^()]*)\)|\{(?P<curly>[A-Za-z_][\w.-]*)\}|(?P<dollar>\$)|(?P<other>[@<^?*+%|]))"
     r"|\{\{\s*(?P<just>[A-Za-z_]\w*)\s*\}\}"

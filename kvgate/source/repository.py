@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_INDEX_BYTES: Final = 200_000_000
+_HEADER_BYTES: Final = 12
 _EXTENDED: Final = 0x4000
 _NAME_LENGTH: Final = 0x0FFF
 
@@ -58,7 +59,7 @@ class Repository:
                 raw = place.read_bytes() if small else b""
             except OSError:
                 raw = b""
-            self._raw = raw if raw[:4] == b"DIRC" else b""
+            self._raw = raw if raw[:4] == b"DIRC" and len(raw) >= _HEADER_BYTES else b""
         return self._raw
 
     def _hash_bytes(self) -> int:
@@ -100,10 +101,10 @@ def _common_folder(folder: Path) -> Path:
 
 def _paths(raw: bytes, hash_bytes: int) -> list[str]:
     """The paths of an index; those before the first entry that cannot be read."""
-    version, count = struct.unpack(">II", raw[4:12])
+    version, count = struct.unpack(">II", raw[4:_HEADER_BYTES])
     fixed = 40 + hash_bytes + 2
     found: list[str] = []
-    at, name = 12, b""
+    at, name = _HEADER_BYTES, b""
     for _ in range(min(count, len(raw) // fixed)):
         if at + fixed > len(raw):
             break

@@ -448,3 +448,10 @@ def test_a_here_document_ends_at_its_own_word() -> None:
     apply = "kubectl apply -f - <<"
     text = f"cat <<ONE\nnothing\nTWO\nONE\n{apply}'TWO'\n{pod % 'a'}TWO\n{apply}NEVER\n{pod % 'b'}"
     assert [words(unit) for unit in units(text)] == ["--model=a"]
+
+
+@pytest.mark.parametrize("path", ["Makefile", "justfile"])
+def test_hostile_makefiles_cost_little(path: str) -> None:
+    begin = time.process_time()
+    units("serve:\n\tvllm serve m\n" + "a" * 200_000, path)
+    assert time.process_time() - begin < 5

@@ -82,6 +82,8 @@ def test_no_repository_and_none_that_can_be_read(tmp_path: Path) -> None:
     assert repository.excluded() == []
     (tmp_path / ".git/index").write_bytes(b"DIRC" + b"\0\0\0\2" + b"\0\0\0\1")
     assert not Repository(tmp_path).tracks("a.yaml")
+    (tmp_path / ".git/index").write_bytes(b"DIRC" + b"\0\0\0\4")  # cut off in its header
+    assert not Repository(tmp_path).tracks("a")
 
 
 @given(st.binary(max_size=400), st.integers(2, 4), st.integers(0, 2**32 - 1))
