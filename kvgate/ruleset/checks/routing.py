@@ -38,7 +38,7 @@ _PROXIES: Final = regex(
 _BALANCERS: Final = (
     (
         "HAProxy, which takes them by turns",
-        regex(r"(?m)^backend\s+\S+$(?![^\n]*\n(?:[ \t]+.*\n)*?[ \t]+balance\s+(?:source|hdr|uri|url_param|hash))"),
+        regex(r"(?m)^backend\s+\S+$(?![^\n]*\n(?:[ \t]++.*\n)*?[ \t]+balance\s+(?:source|hdr|uri|url_param|hash))"),
         regex(r"(?m)^\w"),
     ),
     ("LiteLLM, which picks among deployments of one name at random", regex(r"(?m)^model_list:[ \t]*$"), None),
