@@ -296,6 +296,8 @@ def _of_command(
         first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
         note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
         return [_start(rest[first:], words[0].value, False, container, notes=(note,))]
+    if script is None and is_vllm_image(image) and _ENTRY_SCRIPT.search(words[0].value):
+        script = words[0]
     if script is None or not container.accelerated or not container.service:
         return []
     model = _model_variable(container)
@@ -378,6 +380,10 @@ def _is_launcher(words: Sequence[Word]) -> bool:
 
 
 _PROGRAM: Final = regex(r"(?:python|pypy)[0-9.]*")
+
+
+# A program by its path whose name says that it is what a container begins with.
+_ENTRY_SCRIPT: Final = regex(r"/[\w.-]*(?:entry-?point|launch|serve|start)[\w-]*$")
 
 
 def _script(words: Sequence[Word]) -> Word | None:

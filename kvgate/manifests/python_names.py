@@ -79,6 +79,7 @@ class Names:
         self._imports: dict[str, str] = {}
         self._assigned: dict[tuple[ast.AST, str], list[_Assigned]] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
         self._visit(limit)
 
@@ -103,6 +104,7 @@ class Names:
                 for alias in node.names:
                     self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
             elif isinstance(node, _FUNCTIONS):
+                self._repeated |= {node.name} & self._functions.keys()
                 self._functions[node.name] = node
             elif isinstance(node, ast.Call):
                 self.calls.append(node)
@@ -570,6 +572,18 @@ class Names:
             return None
         return node.args[0] if node.func.attr == "join" else None
 
+    def _returned(self, node: ast.expr) -> ast.expr | None:
+        """What a call of a function of the file returns, where the function has one ``return``."""
+        key = _key(node.func) if isinstance(node, ast.Call) else None
+        name = key.removeprefix("self.") if key is not None else ""
+        function = self._functions.get(name)
+        if function is None or name in self._repeated:
+            return None
+        found = [
+            part for part in ast.walk(function) if isinstance(part, ast.Return) and self._function(part) is function
+        ]
+        return found[0].value if len(found) == 1 else None
+
     def words(self, node: ast.expr, depth: int = 0) -> list[Word] | None:
         """The words of a list of arguments, with what is appended to it; None where it is no list."""
         if depth > MAX_DEPTH:
@@ -604,6 +618,9 @@ class Names:
             if left is None:
                 return None
             return [*left, *(right if right is not None else [_unknown_words(self.source.text(node.right))])]
+        returned = self._returned(node)
+        if returned is not None:
+            return self.words(returned, depth + 1)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "split" and self.imported(node.func) in ("shlex.split",) and node.args:
                 from kvgate.shell.words import split_words

@@ -445,3 +445,17 @@ def test_files_that_include_many_files_cost_little() -> None:
     found = together(Tree([SourceFile("all.yaml", text)]))
     assert sum(len(below) for below in found.under.values()) < 100
     assert found.includers["same.yaml"] == ("all.yaml",)
+
+
+def test_an_entry_script_that_is_mounted_over_the_image() -> None:
+    text = """\
+        services:
+          llm:
+            image: vllm/vllm-openai:v0.10.0
+            entrypoint: ["/usr/local/bin/llm-entrypoint"]
+            environment: {VLLM_MODEL: org/m}
+            deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}
+        """
+    (unit,) = units(text)
+    assert unit.words[0].unresolved[0].reason == "the script is not among the files read"
+    assert units(text.replace("llm-entrypoint", "nvidia-smi")) == []

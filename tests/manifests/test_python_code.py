@@ -206,6 +206,25 @@ def test_a_command_line_that_a_call_takes_by_keyword() -> None:
     assert words(unit) == "org/m --port 8000 --enable-prefix-caching"
 
 
+def test_a_command_line_that_a_function_of_the_file_makes() -> None:
+    text = """\
+        import subprocess
+
+        def build(model, length=2048):
+            cmd = ["vllm", "serve", model, "--max-model-len", str(length)]
+            cmd += ["--enforce-eager"]
+            return cmd
+
+        class Server:
+            def start(self):
+                args = build("org/m")
+                subprocess.Popen(args)
+        """
+    assert words(one(text)) == "org/m --max-model-len 2048 --enforce-eager"
+    assert units(text + "\n        class Other:\n            def build(self): return []\n") == []
+    assert units("import subprocess\ndef vllm(): return vllm()\nsubprocess.run(vllm())\n") == []
+
+
 def test_a_command_line_that_is_run_and_recorded_is_one_server() -> None:
     text = """\
         import subprocess
