@@ -382,3 +382,19 @@ def test_scenario_as_a_script() -> None:
             [4],
         )
     ]
+
+
+def test_the_model_among_the_arguments_is_nearer_than_one_around() -> None:
+    unit = one(
+        """\
+        model: {name: org/outer}
+        image: {repository: vllm/vllm-openai}
+        replicaCount: 1
+        vllm:
+          config:
+            model: org/inner
+            max_model_len: 4096
+            dtype: bfloat16
+        """
+    )
+    assert [word.value for word in unit.words if word.value.startswith("org/")] == ["org/inner"]

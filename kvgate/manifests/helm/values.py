@@ -294,7 +294,7 @@ class _Reader:
             if image is not None and image.resolved and is_other_program(image.value):
                 return
             serves = image is not None and is_vllm_image(image.value)
-            model = _model(site) if not names_model(rest) and not names_model(flags) else None
+            model = _model(site, holders) if not names_model(rest) and not names_model(flags) else None
             given = model is not None or names_model(rest) or names_model(flags)
             enough = len(own) >= 2 or (bool(own) and given) or (serves and given and bool(rest or flags))
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
@@ -518,9 +518,9 @@ def _is_other(site: _Site) -> bool:
 _OTHERS: Final = r"router|benchmark|client|scheduler|epp|sidecar|proxy|sglang|trtllm|tgi\b|llama_?cpp|ollama|lmdeploy"
 
 
-def _model(site: _Site) -> Scalar | None:
-    """The model that a server's mapping, or one around it, names."""
-    for node in (site.node, *site.around):
+def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
+    """The model that a server's mapping names, the mappings of its arguments, or one around it."""
+    for node in (site.node, *holders, *site.around):
         for key in _MODEL_KEYS:
             value = node.get(key)
             if isinstance(value, Scalar) and not is_null(value) and value.value:
