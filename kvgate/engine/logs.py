@@ -292,7 +292,7 @@ _INTEREST: Final = re.compile(
     r"KV [Cc]ache|took|blocks|emory|concurrency|block size|Chunked prefill|Running: |args|version|LLM engine|preempted"
     r"|hit rate|startup complete|Uvicorn running|Auto-fit|rror|died|xception|max seq len|max_model_len|divisible"
     r"|supported|No CUDA|driver|Errno|gated|Client Error|not a |Not Found|Cannot |Segfault|world_size|Explicitly"
-    r"|Auto set|Initial free|graph|device type|EADDR|bad_alloc|Externally|unexpectedly|[▀-▟]"
+    r"|Auto set|Initial free|graph|device type|EADDR|bad_alloc|Externally|unexpectedly|Shutting down|\[shutdown\]|[▀-▟]"
 )
 
 _VERSIONS: Final = (
@@ -318,6 +318,11 @@ _PREEMPTED: Final = re.compile(r"Preemptions: (?P<count>\d+)")
 _PREEMPTION: Final = re.compile(r"Sequence group \S+ is preempted by .*total_num_cumulative_preemption=(?P<count>\d+)")
 _ENGINE_NUMBER: Final = re.compile(r"Engine (?P<engine>\d+): ")
 _READY: Final = re.compile(r"Application startup complete|Uvicorn running on")
+#: The server was told to end: uvicorn's words, then those of the launcher and the engine core.
+_STOPPED: Final = re.compile(
+    r"^(?:INFO: +)?Shutting down$|Shutting down FastAPI HTTP server|\[shutdown\] API server: shutdown triggered"
+    r"|\[shutdown\] EngineCore: trigger received signal"
+)
 _REQUEST: Final = re.compile(r"Received request |prompt: ['\"]")
 _SECRET_WORD: Final = re.compile(r"(--[\w-]*(?:key|token|secret|password)[\w-]*[= ]+|\bhf_)\S+", re.IGNORECASE)
 
@@ -338,6 +343,7 @@ class _Start:
     places: list[tuple[str, int]] = field(default_factory=list)
     ready: list[bool] = field(default_factory=list)
     device: list[str] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
     begin: int = 1
 
     @property
@@ -381,6 +387,9 @@ def _take(line: _Line, start: _Start) -> None:
         return
     if _READY.search(text):
         start.ready.append(True)
+        return
+    if _STOPPED.search(text):
+        start.stopped.append(line.number)
         return
     rate = _HITS.search(text)
     if rate and start.samples:
@@ -474,7 +483,9 @@ def _take_refusal(line: _Line, start: _Start) -> None:
     for kind, pattern in REFUSALS:
         match = pattern.search(line.text)
         if match:
-            start.refusals.append(_refusal(kind, match, line))
+            # a server that was told to end takes its processes with it, and some notice each other's end
+            if kind != "process-died" or not start.stopped:
+                start.refusals.append(_refusal(kind, match, line))
             return
     if EXCEPTION.match(line.text) and not CONSEQUENCES.match(line.text):
         start.refusals.append(Refusal("error", _shown(line.text), line.number))

@@ -329,6 +329,26 @@ def test_refusals(message: str, expected: tuple[object, ...], prefix: str) -> No
     assert (cause.kind, cause.needed, cause.available) == expected
 
 
+DEATH = "(EngineCore pid=3) ERROR 11-05 10:00:00 [multiproc_executor.py:1] Worker proc VllmWorker-0 died unexpectedly"
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        "INFO:     Shutting down",
+        "INFO 11-05 10:00:00 [launcher.py:79] Shutting down FastAPI HTTP server.",
+        "(APIServer pid=1) INFO 11-05 10:00:00 [launcher.py:254] [shutdown] API server: shutdown triggered",
+        "(EngineCore pid=3) INFO 11-05 10:00:00 [core.py:9] [shutdown] EngineCore: trigger received signal=SIGTERM",
+    ],
+)
+def test_processes_of_a_server_that_was_told_to_end_may_die(ordered: str) -> None:
+    ready = "INFO:     Application startup complete."
+    assert read_log("\n".join((ready, ordered, DEATH))).refusals == ()
+    died = read_log("\n".join((ready, DEATH, ordered))).cause
+    assert died is not None
+    assert died.kind == "process-died"
+
+
 def test_the_particular_cause_comes_before_its_consequences() -> None:
     text = "\n".join(
         (
