@@ -32,7 +32,7 @@ from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import Fields, closing_bracket, lex
 from kvgate.source.text import Span, Text, Unresolved, Word
 
-MAX_CHARACTERS: Final = 300_000
+MAX_CHARACTERS: Final = 100_000
 # How many of what a script may have: tree-sitter-bash takes quadratic time for them, a second for so many.
 MAX_OPENINGS: Final = {"<<": 1_000, "|": 5_000, "=(": 4_000}
 MAX_STEPS: Final = 20_000
