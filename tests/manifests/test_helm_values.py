@@ -114,6 +114,16 @@ def test_scenario_with_a_custom_command() -> None:
     assert (gpus(unit), unit.replicas) == ([8], 2)
 
 
+def test_a_model_by_reference() -> None:
+    unit = one(
+        "replicaCount: 2\nimage: {repository: rhaiis/vllm-cuda-rhel9}\n"
+        "configuration: {modelReference: org/m, extraArgs: [--max-model-len=4096]}\n"
+        "resources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    assert words(unit) == "--model org/m --max-model-len=4096"
+    assert (gpus(unit), unit.replicas) == ([1], 2)
+
+
 def test_opea_kubeai_and_recipes() -> None:
     unit = one("LLM_MODEL_ID: org/m\nport: 2080\nimage: {repository: opea/vllm}\nextraCmdArgs: [--enforce-eager]\n")
     assert words(unit) == "--model org/m --port 2080 --host 0.0.0.0 --download-dir /data --enforce-eager"

@@ -179,6 +179,15 @@ CHARTS: Final[tuple[Chart, ...]] = (
         gpus=(("accelerators",),),
     ),
     Chart(
+        name="Red Hat vllm-quickstart",
+        sites=((),),
+        needs=(("configuration", "modelReference"),),
+        model=(("configuration", "modelReference"),),
+        words=(("configuration", "extraArgs"),),
+        image=((("image", "repository"), ("image", "tag")),),
+        replicas=(("replicaCount",),),
+    ),
+    Chart(
         name="OPEA vllm",
         sites=((), ("vllm",)),
         needs=(("LLM_MODEL_ID",), ("extraCmdArgs",)),
