@@ -216,8 +216,11 @@ def resolve_settings(
         raise RefusedError(f"{geometry.num_heads} attention heads are not divisible by --tensor-parallel-size {tp}")
     pooling = is_pooling(geometry, given)
     dtype = model_dtype(geometry, given("dtype"), capability, pooling=pooling, cpu=cpu)
-    length, auto_fit = _model_length(geometry, release, given)
-    refusal = _refused_length(geometry, release, given, env) or _refused_dtype(geometry, release, given, gpu)
+    derived, preferred = _derived_lengths(geometry, release, given)
+    length, auto_fit = _model_length(given("max_model_len"), derived, preferred, release)
+    refusal = _refused_length(geometry, given("max_model_len"), derived, env) or _refused_dtype(
+        geometry, release, given, gpu
+    )
     speculative = given("speculative_config")
     speculative = speculative if isinstance(speculative, Mapping) else {}
     spec_tokens = _whole(speculative.get("num_speculative_tokens"), 0)
@@ -464,10 +467,8 @@ def _derived_lengths(
     return derived, preferred
 
 
-def _model_length(geometry: ModelGeometry, release: Release, given: Callable[[str], Any]) -> tuple[int, bool]:
+def _model_length(requested: Any, derived: int | None, preferred: int | None, release: Release) -> tuple[int, bool]:
     """``config/model.py:_get_and_verify_max_len``: the effective length, and whether it is fitted to the memory."""
-    requested = given("max_model_len")
-    derived, preferred = _derived_lengths(geometry, release, given)
     auto = requested in (-1, "auto")
     if requested is not None and not auto:
         return int(requested), False
@@ -478,14 +479,10 @@ def _model_length(geometry: ModelGeometry, release: Release, given: Callable[[st
     return derived, auto
 
 
-def _refused_length(
-    geometry: ModelGeometry, release: Release, given: Callable[[str], Any], env: Mapping[str, str]
-) -> str | None:
+def _refused_length(geometry: ModelGeometry, requested: Any, derived: int | None, env: Mapping[str, str]) -> str | None:
     """Why the engine refuses ``--max-model-len``, as the same function of vLLM does; None where it does not."""
-    requested = given("max_model_len")
     if requested in (None, -1, "auto") or env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") in ("1", "true", "True"):
         return None
-    derived, _ = _derived_lengths(geometry, release, given)
     most = geometry.text.get("model_max_length")
     if derived is None or int(requested) <= derived or (most and int(requested) <= most):
         return None
