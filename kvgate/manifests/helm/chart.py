@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as PlainMapping
 from typing import Any, Final
 
-from kvgate.manifests.helm.evaluate import CLOSES, OPENS, Evaluator
+from kvgate.manifests.helm.evaluate import CLOSES, OPENS, Evaluator, ends_in_block_scalar
 from kvgate.manifests.helm.go_template import Node as TemplateNode
 from kvgate.manifests.helm.go_template import Template, TemplateError, parse_template
 from kvgate.manifests.kustomize import merged
@@ -132,7 +132,7 @@ def _without_lonely_holes(text: Text) -> Text:
     at = 0
     for match in _LONELY.finditer(source):
         before = source[: match.start()].rstrip("\n").rpartition("\n")[2]
-        if _in_scalar(source, match.start(), len(match.group(1))):
+        if ends_in_block_scalar(source[max(0, match.start() - 20_000) : match.start()], len(match.group(1))):
             continue
         parts.append(text.slice(at, match.start()))
         at = match.end()
@@ -150,24 +150,6 @@ def _below_list_key(source: str, at: int) -> bool:
         indent = len(line) - len(line.lstrip())
         if line.strip() and not line.lstrip().startswith("- ") and indent <= width:
             return _LIST_KEY.match(line) is not None
-    return False
-
-
-_BLOCK: Final = re.compile(r"(?:^|[:\-]\s+|:)[|>][-+0-9]*\s*(?:#.*)?$")
-
-
-def _in_scalar(source: str, at: int, width: int) -> bool:
-    """Whether a line indented by ``width`` stands inside a block scalar."""
-    for line in reversed(source[max(0, at - 20_000) : at].split("\n")):
-        if not line.strip():
-            continue
-        indent = len(line) - len(line.lstrip(" "))
-        if indent < width:
-            if _BLOCK.search(line):
-                return True
-            width = indent
-        if width == 0:
-            return False
     return False
 
 

@@ -387,6 +387,21 @@ _PAIR: Final = re.compile(r"[\w./\"'-]+:(?:\s|$)")
 _BLOCK: Final = re.compile(r"(?:^|[:\-]\s+|:)[|>][-+0-9]*\s*(?:#.*)?$")
 
 
+def ends_in_block_scalar(text: str, indent: int = 1_000) -> bool:
+    """Whether a line indented by ``indent`` would stand inside a block scalar of YAML, by the text before it."""
+    for line in reversed(text.split("\n")):
+        if not line.strip():
+            continue
+        width = len(line) - len(line.lstrip(" "))
+        if width < indent:
+            if _BLOCK.search(line):
+                return True
+            indent = width
+        if indent == 0:
+            return False
+    return False
+
+
 class _Output:
     """Collects text with holes."""
 
@@ -419,19 +434,7 @@ class _Output:
 
     def in_block_scalar(self) -> bool:
         """Whether what comes next stands inside a block scalar of YAML, by the lines before it."""
-        lines = self._tail.split("\n")
-        indent = 1_000
-        for line in reversed(lines):
-            if not line.strip():
-                continue
-            width = len(line) - len(line.lstrip(" "))
-            if width < indent:
-                if _BLOCK.search(line):
-                    return True
-                indent = width
-            if indent == 0:
-                return False
-        return False
+        return ends_in_block_scalar(self._tail)
 
 
 def _conditional_items(value: Value, condition: str) -> Value:
