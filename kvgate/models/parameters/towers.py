@@ -406,6 +406,20 @@ GLM_ASR_AUDIO: Final = Several(
 # --------------------------------------------------------------------------------------------------------------------
 # GLM
 
+
+def _glm_merger(inner: Value) -> tuple[Vector | Linear | Norms, ...]:
+    return (
+        Vector(
+            "visual.downsample",
+            ("out_hidden_size", lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
+        ),
+        Linear("visual.merger.proj", "out_hidden_size", "out_hidden_size", split="column"),
+        Norms(1, 1, "out_hidden_size"),
+        Linear("visual.merger.gate_up_proj", "out_hidden_size", (inner, inner), split="column"),
+        Linear("visual.merger.down_proj", inner, "out_hidden_size", split="row"),
+    )
+
+
 GLM4V: Final = Several(
     (
         Vector("visual.patch_embed.proj", ("hidden_size", lambda keys, layer: _cube(keys, layer) + 1)),
@@ -421,19 +435,7 @@ GLM4V: Final = Several(
             norm_bias=0,
             gated=1,
         ),
-        Vector(
-            "visual.downsample",
-            ("out_hidden_size", lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
-        ),
-        Linear("visual.merger.proj", "out_hidden_size", "out_hidden_size", split="column"),
-        Norms(1, 1, "out_hidden_size"),
-        Linear(
-            "visual.merger.gate_up_proj",
-            "out_hidden_size",
-            ("intermediate_size", "intermediate_size"),
-            split="column",
-        ),
-        Linear("visual.merger.down_proj", "intermediate_size", "out_hidden_size", split="row"),
+        *_glm_merger("intermediate_size"),
     )
 )
 
@@ -452,19 +454,7 @@ def _glm_ocr(inner: Value) -> Several:
                 vectors=lambda keys, layer: 2 * (keys.hidden // keys.heads),
             ),
             Norms(1),
-            Vector(
-                "visual.downsample",
-                ("out_hidden_size", lambda keys, layer: keys.hidden * keys["spatial_merge_size"] ** 2 + 1),
-            ),
-            Linear("visual.merger.proj", "out_hidden_size", "out_hidden_size", split="column"),
-            Norms(1, 1, "out_hidden_size"),
-            Linear(
-                "visual.merger.gate_up_proj",
-                "out_hidden_size",
-                (inner, inner),
-                split="column",
-            ),
-            Linear("visual.merger.down_proj", inner, "out_hidden_size", split="row"),
+            *_glm_merger(inner),
         )
     )
 
