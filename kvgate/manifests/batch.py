@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.container import find_requirement
 from kvgate.manifests.formats import Format
-from kvgate.manifests.launch import find_requirement, starts_of_commands
+from kvgate.manifests.launch import starts_of_commands
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread

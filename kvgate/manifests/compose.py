@@ -9,8 +9,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.compose_files import NAMES, Together, included, services_of, together
+from kvgate.manifests.container import Container, Find, Start, environment_of, find_requirement
 from kvgate.manifests.entrypoint import is_vllm_image
-from kvgate.manifests.launch import Container, Find, Start, environment_of, find_requirement, find_starts, why_unread
+from kvgate.manifests.launch import find_starts, why_unread
+from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
@@ -498,16 +500,3 @@ def _counted(value: Value, span: Span) -> GpuRequest:
     if value.value in ("all", "-1"):
         return GpuRequest("device", None, span, "it gets all GPUs of the machine")
     return GpuRequest("device", None, span, f'"{value.value}" is no number of GPUs')
-
-
-_SIZES: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
-
-def size_bytes(text: str) -> int | None:
-    """A Compose byte value (``16gb``, ``64m``, ``6.15g``): powers of 1024; None when it is none."""
-    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([bkmgt]?)(?:i?b)?", text.strip().lower())
-    if not match:
-        return None
-    from decimal import Decimal
-
-    return int(Decimal(match.group(1)) * _SIZES[match.group(2)])

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kvgate.manifests.launch import CONTAINER_PROGRAMS, Container, ContainerRun, Find
+from kvgate.manifests.container import CONTAINER_PROGRAMS, Container, ContainerRun, Find
+from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.unit import GpuRequest, SharedMemory
 from kvgate.records import record
 from kvgate.shell.command import Command, basename, path_of
@@ -228,8 +229,6 @@ def _shared_memory(options: Mapping[str, Sequence[Word]]) -> SharedMemory | None
         if word.value == "host":
             return SharedMemory(None, "ipc: host", word.span)
     for word in options.get("--shm-size", ()):
-        from kvgate.manifests.compose import size_bytes
-
         return SharedMemory(size_bytes(word.value) if word.resolved else None, "shm_size", word.span)
     return None
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.container import Argument
 from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.custom import NOT_DEPLOYED
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart
 from kvgate.manifests.helm.values import Release, read_object, read_values
-from kvgate.manifests.launch import Argument
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile, Span, Unresolved, Word

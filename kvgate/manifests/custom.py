@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.container import Argument
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
-from kvgate.manifests.launch import Argument
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final
 
-from kvgate.manifests.launch import Container, environment_of, find_requirement, find_starts
-from kvgate.manifests.scripts import beside
+from kvgate.manifests.container import Container, beside, environment_of, find_requirement
+from kvgate.manifests.launch import find_starts
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record

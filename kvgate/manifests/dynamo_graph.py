@@ -7,8 +7,9 @@ that it takes from ``Common``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kvgate.manifests.container import Find, Start
 from kvgate.manifests.entrypoint import VLLM_FLAGS, flag_name
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.tree import entries_at, items_at, node_at
@@ -17,9 +18,6 @@ from kvgate.shell.value import Value
 from kvgate.source.text import Text, Word
 from kvgate.source.yaml_tree import Entry, Node, Scalar, parse_embedded
 from kvgate.source.yaml_tree import Mapping as YamlMapping
-
-if TYPE_CHECKING:
-    from kvgate.manifests.launch import Find, Start
 
 VARIABLE: Final = "DYN_DEPLOYMENT_CONFIG"
 # Services of the graphs that are no engine, and keys of the engines' sections that are Dynamo's own.
@@ -71,8 +69,6 @@ def _option(words: Sequence[Word], name: str) -> str | None:
 
 
 def _starts(config: YamlMapping, service: str | None, command: Command) -> Iterator[Start]:
-    from kvgate.manifests.launch import Start
-
     for section in config.items():
         name = section.key.value
         if name in _OTHERS or (service is not None and name != service):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.container import Argument
 from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.values import Release, read_values
-from kvgate.manifests.launch import Argument
 from kvgate.manifests.shapes import is_kubernetes
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread

@@ -10,16 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.container import Argument, Container, Start, environment_of, find_requirement
 from kvgate.manifests.entrypoint import flag_name, says_engine
-from kvgate.manifests.launch import (
-    Argument,
-    Container,
-    Start,
-    environment_of,
-    find_requirement,
-    find_starts,
-    why_unread,
-)
+from kvgate.manifests.launch import find_starts, why_unread
+from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
@@ -501,19 +495,3 @@ def kvgate_annotations(document: Node, template: Node) -> dict[str, Text]:
             if entry.key.value.startswith(ANNOTATION_PREFIX) and isinstance(entry.value, Scalar):
                 found[entry.key.value] = entry.value.text
     return found
-
-
-_UNITS: Final = {
-    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
-}  # fmt: skip
-
-
-def quantity_bytes(text: str) -> int | None:
-    """A Kubernetes quantity (``16Gi``, ``0.5Gi``, ``1e9``) in bytes; None when it is none."""
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(?:[eE]([0-9]{1,2}))?([kMGTP]|[KMGTP]i)?", text.strip())
-    if not match:
-        return None
-    from decimal import Decimal
-
-    return int(Decimal(match.group(1)) * 10 ** int(match.group(2) or 0) * _UNITS[match.group(3) or ""])

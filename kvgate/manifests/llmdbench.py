@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvgate.manifests.launch import Find, Start
+from kvgate.manifests.container import Find, Start
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.shell.command import TooLargeError

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kvgate.manifests.container import beside
 from kvgate.manifests.launch import starts_of_script
-from kvgate.manifests.scripts import beside
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread

@@ -15,17 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.launch import (
-    Container,
-    ContainerRun,
-    Start,
-    find_requirement,
-    find_starts,
-    starts_of_commands,
-    starts_of_script,
-)
+from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
+from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
 from kvgate.manifests.python_names import Names, Source, written_call
-from kvgate.manifests.scripts import beside
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread

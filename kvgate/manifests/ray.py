@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kvgate.manifests.container import Start, environment_of, find_requirement
 from kvgate.manifests.custom import cluster_devices, first_pod
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
-from kvgate.manifests.launch import (
-    MODEL_VARIABLES,
-    Start,
-    environment_of,
-    find_requirement,
-    starts_of_script,
-    variable_words,
-)
+from kvgate.manifests.launch import MODEL_VARIABLES, starts_of_script, variable_words
 from kvgate.manifests.shapes import is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread

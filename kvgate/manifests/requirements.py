@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.launch import find_requirement
+from kvgate.manifests.container import find_requirement
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.patterns import regex

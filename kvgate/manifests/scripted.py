@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
-from kvgate.manifests.launch import find_requirement, starts_of_script
+from kvgate.manifests.container import find_requirement
+from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread

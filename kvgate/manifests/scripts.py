@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.launch import Find, Start, find_requirement, starts_of_script
+from kvgate.manifests.container import Find, Start, beside, find_requirement
+from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
@@ -127,22 +127,6 @@ def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unrea
         for document in documents_of(value).documents:
             if is_kubernetes(document):
                 yield from read_kinds(tree, file, document)
-
-
-def beside(tree: Tree, file: SourceFile) -> Find:
-    """Looks files up as a script of the tree names them: from its own folder, else from the root."""
-    folder = posixpath.dirname(file.path)
-
-    def find(path: str) -> Value | None:
-        if path.startswith(("/", "~")):
-            return None
-        for base in dict.fromkeys((folder, "")):
-            found = tree.use(posixpath.join(base, path))
-            if found is not None and found is not file:
-                return Value(Text.of_span(found.span(0, len(found.text))))
-        return None
-
-    return find
 
 
 def _starts_of_modes(text: Text, find: Find) -> list[tuple[str, Start]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from kvgate.manifests.launch import Start, environment_of
+from kvgate.manifests.container import Start, environment_of
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory
 from kvgate.records import record
 from kvgate.shell.value import Value

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
+from kvgate.manifests.container import Container, ContainerRun, beside
 from kvgate.manifests.entrypoint import says_engine
-from kvgate.manifests.launch import Container, ContainerRun, find_starts
-from kvgate.manifests.scripts import beside
+from kvgate.manifests.launch import find_starts
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, read_env_file
 from kvgate.manifests.unit import GpuRequest, ServeUnit, SharedMemory, Unread
@@ -128,7 +128,7 @@ def _quadlet_devices(values: dict[str, list[_Setting]]) -> Iterator[GpuRequest]:
 
 
 def _quadlet_memory(values: dict[str, list[_Setting]]) -> SharedMemory | None:
-    from kvgate.manifests.compose import size_bytes
+    from kvgate.manifests.quantities import size_bytes
 
     for setting in values.get("ShmSize", ()):
         return SharedMemory(size_bytes(setting.value.value), "shm_size", setting.span)

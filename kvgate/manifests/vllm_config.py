@@ -7,17 +7,15 @@ other words; a list becomes several words, a mapping JSON.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kvgate.manifests.container import Find
 from kvgate.manifests.entrypoint import VLLM_FLAGS, flag_name
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.unit import ServeUnit
 from kvgate.shell.value import value_of_word
 from kvgate.source.text import SourceFile, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded
-
-if TYPE_CHECKING:
-    from kvgate.manifests.launch import Find
 
 KIND: Final = "vllm-config"
 _MAX_KEYS: Final = 200

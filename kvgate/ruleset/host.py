@@ -184,7 +184,7 @@ class Host:
     @property
     def memory_limit(self) -> Amount | None:
         """The container's memory limit in bytes."""
-        from kvgate.manifests.kubernetes import quantity_bytes
+        from kvgate.manifests.quantities import quantity_bytes
 
         if self.is_object or self.is_values:
             found = (

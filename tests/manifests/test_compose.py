@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from kvgate.manifests.compose import size_bytes
 from kvgate.manifests.compose_files import together
+from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from kvgate.manifests.kubernetes import quantity_bytes
+from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import Reading, ServeUnit
 from kvgate.source.text import SourceFile

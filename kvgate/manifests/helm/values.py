@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.container import Container, Start, environment_of
 from kvgate.manifests.entrypoint import (
     VLLM_FLAGS,
     find_entry,
@@ -23,8 +24,9 @@ from kvgate.manifests.entrypoint import (
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.formats import is_template_name
 from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
-from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms, quantity_bytes
-from kvgate.manifests.launch import Container, Start, environment_of, find_starts, starts_of_script
+from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms
+from kvgate.manifests.launch import find_starts, starts_of_script
+from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
