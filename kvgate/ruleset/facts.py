@@ -133,7 +133,7 @@ def _service_types(case: Case, bound: Bound) -> list[str]:
 
 def _scaled_on(case: Case, bound: Bound) -> list[str]:
     """Names or queries of the metrics that autoscalers of the unit watch."""
-    from kvgate.ruleset.checks.autoscaling import watched
+    from kvgate.ruleset.scalers import watched
 
     if not case.host.is_object:
         return []
