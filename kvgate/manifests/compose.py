@@ -15,6 +15,7 @@ from kvgate.manifests.launch import find_starts, why_unread
 from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import interpolate, mark_placeholders, unset
@@ -109,6 +110,14 @@ class _Project:
                 result += self.layers(found[0], found[1], node)
         return result
 
+    def nodes(self, name: str, paths: Iterable[str]) -> Iterator[Node]:
+        """What stands for a service in other files, a mapping or not."""
+        for path in paths:
+            found = services_of(self.tree, path)
+            node = found[1].get(name) if found is not None else None
+            if node is not None:
+                yield node
+
     def layers(self, file: SourceFile, services: Mapping, node: Mapping, depth: int = 0) -> list[_Layer]:
         """A service and what it extends, the nearest first."""
         result = [_Layer(file, node, self.variables(file))]
@@ -139,8 +148,11 @@ class _Project:
         assert isinstance(entry.value, Mapping)
         assert isinstance(services, Mapping)
         name, path = entry.key.value, self.file.path
+        above = self.related.over.get(path, ())
+        if any(_merge_tag(node) == "reset" for node in self.nodes(name, above)):
+            return  # the file above takes it away
         layers = [
-            *self.stacked(name, reversed(self.related.over.get(path, ()))),
+            *self.stacked(name, reversed(above)),
             *self.layers(self.file, services, entry.value),
             *self.stacked(name, reversed(self.related.under.get(path, ()))),
         ]
@@ -160,13 +172,27 @@ class _Service:
     entry: Entry
     layers: list[_Layer]
 
+    def written(self, *keys: str) -> Iterator[tuple[_Layer, Node]]:
+        """The definitions of an attribute that hold, the nearest first: ``!reset`` and ``!override`` end them."""
+        for layer in self.layers:
+            node: Node | None = layer.node
+            replaces = False
+            for key in keys:
+                node = node.get(key) if isinstance(node, Mapping) else None
+                if node is None:
+                    break
+                tag = _merge_tag(node)
+                if tag == "reset":
+                    return
+                replaces = replaces or tag == "override"
+            if node is not None:
+                yield layer, node
+            if replaces:
+                return
+
     def find(self, *keys: str) -> tuple[_Layer, Node] | None:
         """The nearest definition of an attribute."""
-        for layer in self.layers:
-            node = node_at(layer.node, *keys)
-            if node is not None:
-                return layer, node
-        return None
+        return next(self.written(*keys), None)
 
     def value(self, *keys: str) -> Value | None:
         found = self.find(*keys)
@@ -289,8 +315,7 @@ class _Service:
 
     def pairs(self, key: str) -> Iterator[tuple[_Layer, str, Value | None, Span]]:
         """Entries of a map-or-list attribute over all layers, the farthest first; value None where none is written."""
-        for layer in reversed(self.layers):
-            node = layer.node.get(key)
+        for layer, node in reversed(list(self.written(key))):
             if isinstance(node, Mapping):
                 for entry in node.items():
                     if isinstance(entry.value, Scalar):
@@ -310,8 +335,8 @@ class _Service:
     def environment(self) -> tuple[dict[str, Value], dict[str, Span]]:
         values: dict[str, Value] = {}
         spans: dict[str, Span] = {}
-        for layer in reversed(self.layers):
-            for path in _paths(layer.node.get("env_file")):
+        for layer, node in reversed(list(self.written("env_file"))):
+            for path in _paths(node):
                 written = interpolate(path.text, layer.variables)
                 found = self.project.tree.read(posixpath.join(posixpath.dirname(layer.file.path), written.value))
                 for key, stated in (read_env_file(found) if found and written.resolved else {}).items():
@@ -430,26 +455,25 @@ class _Service:
         configured = self._configured(path)
         if configured is not None:
             return configured
-        found = self.find("volumes")
-        if not found or not isinstance(found[1], Sequence):
-            return None
-        layer = found[0]
-        for item in found[1].items:
-            if isinstance(item, Scalar):
-                source, _, rest = interpolate(item.text, layer.variables).value.partition(":")
-                target = rest.partition(":")[0]
-            else:
-                source, target = text_at(item, "source") or "", text_at(item, "target") or ""
-            if not source.startswith((".", "/")) or not target:
-                continue
-            target = target.rstrip("/")
-            if path != target and not path.startswith(target + "/"):
-                continue
-            inside = posixpath.join(posixpath.dirname(layer.file.path), source, path[len(target) + 1 :])
-            file = self.project.tree.read(inside.rstrip("/"))
-            if file is not None:
-                return Value(Text.of_span(Span(file, 0, len(file.text))))
+        for layer, node in self.written("volumes"):
+            for item in node.items if isinstance(node, Sequence) else ():
+                file = self._behind(layer, item, path)
+                if file is not None:
+                    return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
+
+    def _behind(self, layer: _Layer, item: Node, path: str) -> SourceFile | None:
+        """The file of the tree that one bind mount puts at a path."""
+        if isinstance(item, Scalar):
+            source, _, rest = interpolate(item.text, layer.variables).value.partition(":")
+            target = rest.partition(":")[0]
+        else:
+            source, target = text_at(item, "source") or "", text_at(item, "target") or ""
+        target = target.rstrip("/")
+        if not source.startswith((".", "/")) or not target or (path != target and not path.startswith(target + "/")):
+            return None
+        inside = posixpath.join(posixpath.dirname(layer.file.path), source, path[len(target) + 1 :])
+        return self.project.tree.read(inside.rstrip("/"))
 
     def _configured(self, path: str) -> Value | None:
         """Text of a ``configs`` entry that stands at a path inside the container."""
@@ -466,6 +490,20 @@ class _Service:
             if place and file is not None:
                 return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
+
+
+_MERGE_TAG: Final = regex(r"!(reset|override)\b[ \t]*(?:#[^\n]*)?\s*\Z")
+
+
+def _merge_tag(node: Node) -> str | None:
+    """The tag by which an attribute of one file is not merged with that of the files below it (Compose 2.24)."""
+    text, start = node.span.file.text, node.span.start
+    if "!" not in text:
+        return None
+    # a tag without a value is all that its scalar spans
+    end = node.span.end if text.startswith("!", start) else start
+    match = _MERGE_TAG.search(text, max(0, end - 200), end)
+    return match.group(1) if match else None
 
 
 def _value(text: Text, variables: dict[str, Value]) -> Value:

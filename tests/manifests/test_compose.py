@@ -459,3 +459,51 @@ def test_an_entry_script_that_is_mounted_over_the_image() -> None:
     (unit,) = units(text)
     assert unit.words[0].unresolved[0].reason == "the script is not among the files read"
     assert units(text.replace("llm-entrypoint", "nvidia-smi")) == []
+
+
+_BASE = """\
+    services:
+      vllm:
+        image: vllm/vllm-openai:v0.11.0
+        command: [--model, m, --max-model-len, "8192"]
+        environment: {VLLM_USE_V1: "0", HF_HOME: /cache}
+        volumes: ["./conf:/conf"]
+        deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}}
+    """
+
+
+@pytest.mark.parametrize(
+    ("override", "arguments", "environment", "gpus"),
+    [
+        ("command: !override [--model, n]", "--model n", ["HF_HOME", "VLLM_USE_V1"], [2]),
+        ("command: !reset null", "", ["HF_HOME", "VLLM_USE_V1"], [2]),
+        ("command: !reset", "", ["HF_HOME", "VLLM_USE_V1"], [2]),
+        ("environment: {A: b}", "--model m --max-model-len 8192", ["A", "HF_HOME", "VLLM_USE_V1"], [2]),
+        ("environment: !override {A: b}", "--model m --max-model-len 8192", ["A"], [2]),
+        ("environment: !override  # no more\n  A: b", "--model m --max-model-len 8192", ["A"], [2]),
+        ("environment: !reset {A: b}", "--model m --max-model-len 8192", [], [2]),
+        ("deploy: !reset {}", "--model m --max-model-len 8192", ["HF_HOME", "VLLM_USE_V1"], []),
+        ("deploy: !override {replicas: 2}", "--model m --max-model-len 8192", ["HF_HOME", "VLLM_USE_V1"], []),
+        ("deploy: {resources: !reset null}", "--model m --max-model-len 8192", ["HF_HOME", "VLLM_USE_V1"], []),
+    ],
+)
+def test_what_is_not_merged_with_the_file_below(
+    override: str, arguments: str, environment: list[str], gpus: list[int]
+) -> None:
+    body = "runtime: runc\n" + override
+    found = units(_BASE, None, ("compose.override.yaml", service(body)))
+    assert [words(unit) for unit in found] == [arguments]  # the image alone serves with its defaults
+    assert sorted(item.name for item in found[0].environment) == environment
+    assert [request.count for request in found[0].gpu_requests] == gpus
+
+
+def test_a_service_that_the_file_above_takes_away() -> None:
+    assert units(_BASE, None, ("compose.override.yaml", "services:\n  vllm: !reset null\n")) == []
+
+
+def test_mounts_of_all_files_count(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "serve.yaml").write_text("max-num-seqs: 8\n")
+    override = service('command: [--model, m, --config, /conf/serve.yaml]\nvolumes: ["./cache:/cache"]')
+    (found,) = units(_BASE, tmp_path, ("compose.override.yaml", override))
+    assert words(found) == "--max-num-seqs 8 --model m --config /conf/serve.yaml"
