@@ -220,7 +220,8 @@ class _Service:
         build = self.find("build")
         entrypoint, command = self.words("entrypoint"), self.words("command")
         written = image.value if image and not image.resolved else "" if image else _build_text(build)
-        built = self.built(build)
+        handed = {key: value for _, key, value, _ in self.pairs("build", "args") if value is not None}
+        built = self.built(build, handed)
         told = image.word() if image else None
         if built is not None:
             # what is built here runs what its Dockerfile says; of a vLLM image it keeps the release
@@ -229,6 +230,9 @@ class _Service:
             environment = {**built.image.environment, **environment}
             spans = {**built.image.spans, **spans}
             told = built.image.base if told is None or is_vllm_image(built.image.base.value) else told
+        elif build is not None and (told is None or not is_vllm_image(told.value)):
+            # what is built of a Dockerfile that is not at hand may be told which vLLM image to begin with
+            told = next((value.word() for value in handed.values() if is_vllm_image(value.value)), told)
         container = Container(
             # an empty entrypoint clears the image's
             command=entrypoint or None,
@@ -291,8 +295,8 @@ class _Service:
             requirement=requirement,
         )
 
-    def built(self, build: tuple[_Layer, Node] | None) -> _Built | None:
-        """The image that a service builds from a Dockerfile of the tree."""
+    def built(self, build: tuple[_Layer, Node] | None, handed: dict[str, Value]) -> _Built | None:
+        """The image that a service builds from a Dockerfile of the tree, with the build arguments handed to it."""
         if build is None:
             return None
         layer, node = build
@@ -305,7 +309,7 @@ class _Service:
             return None
         from kvgate.manifests.dockerfile import copied, image_of
 
-        image = image_of(file, text_at(node, "target"))
+        image = image_of(file, text_at(node, "target"), handed)
         if image is None:
             return None
         self.project.tree.used.add(file.path)
@@ -313,9 +317,9 @@ class _Service:
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
-    def pairs(self, key: str) -> Iterator[tuple[_Layer, str, Value | None, Span]]:
+    def pairs(self, *keys: str) -> Iterator[tuple[_Layer, str, Value | None, Span]]:
         """Entries of a map-or-list attribute over all layers, the farthest first; value None where none is written."""
-        for layer, node in reversed(list(self.written(key))):
+        for layer, node in reversed(list(self.written(*keys))):
             if isinstance(node, Mapping):
                 for entry in node.items():
                     if isinstance(entry.value, Scalar):

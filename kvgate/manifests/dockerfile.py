@@ -108,8 +108,13 @@ def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread
         )
 
 
-def image_of(file: SourceFile, target: str | None = None) -> Image | None:
-    """The image of a stage (by its name or number), by default of the last one; None where there is none."""
+def image_of(file: SourceFile, target: str | None = None, given: Mapping[str, Value] | None = None) -> Image | None:
+    """The image of a stage (by its name or number), by default of the last one; None where there is none.
+
+    Args:
+        given: build arguments, which win over the defaults of the file.
+    """
+    given = given or {}
     stages: dict[str, Image] = {}
     current: Image | None = None
     name = ""
@@ -125,10 +130,10 @@ def image_of(file: SourceFile, target: str | None = None) -> Image | None:
             current, name = _stage(instruction, stages, arguments)
         elif current is None:
             if instruction.name == "ARG":
-                _declare(instruction, arguments)
+                _declare(instruction, arguments, given)
             continue
         else:
-            current = _changed(current, instruction, arguments)
+            current = _changed(current, instruction, arguments, given)
         if current is not None:
             stages[name or str(number)] = stages[str(number)] = current
     return current if target is None else stages.get(target)
@@ -190,7 +195,7 @@ def _stage(
     return Image(words[0], instruction.span), name
 
 
-def _changed(image: Image, instruction: _Instruction, arguments: dict[str, Value]) -> Image:
+def _changed(image: Image, instruction: _Instruction, arguments: dict[str, Value], given: Mapping[str, Value]) -> Image:
     from dataclasses import replace
 
     text = instruction.text
@@ -206,7 +211,7 @@ def _changed(image: Image, instruction: _Instruction, arguments: dict[str, Value
             values[name], spans[name] = value, span
         return replace(image, environment=values, spans=spans)
     if instruction.name == "ARG":
-        _declare(instruction, arguments)
+        _declare(instruction, arguments, given)
     elif instruction.name == "WORKDIR":
         place = _expanded(text, {**arguments, **image.environment}).value.strip()
         return replace(image, folder=posixpath.join(image.folder, place))
@@ -228,10 +233,12 @@ def _words(text: Text) -> tuple[Word, ...]:
     return (Word(Text.at("/bin/sh", text.span)), Word(Text.at("-c", text.span)), Word(text))
 
 
-def _declare(instruction: _Instruction, arguments: dict[str, Value]) -> None:
+def _declare(instruction: _Instruction, arguments: dict[str, Value], given: Mapping[str, Value]) -> None:
     for word in split_words(_expanded(instruction.text, arguments)):
         name, equals, rest = word.value.partition("=")
-        if equals:
+        if name in given:
+            arguments[name] = given[name]
+        elif equals:
             arguments[name] = Value(word.text.slice(len(word.value) - len(rest), len(word.value)))
         elif name not in arguments:
             arguments[name] = Value.unknown(word.text, f"the build argument {name} has no default", splits=False)

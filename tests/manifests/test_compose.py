@@ -507,3 +507,25 @@ def test_mounts_of_all_files_count(tmp_path: Path) -> None:
     override = service('command: [--model, m, --config, /conf/serve.yaml]\nvolumes: ["./cache:/cache"]')
     (found,) = units(_BASE, tmp_path, ("compose.override.yaml", override))
     assert words(found) == "--max-num-seqs 8 --model m --config /conf/serve.yaml"
+
+
+_BUILT = """\
+    build: {context: ., args: {BASE: "vllm/vllm-openai:${TAG:-v0.11.0}"}}
+    command: [m, --max-model-len, "8192"]
+    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}
+    """
+
+
+@pytest.mark.parametrize("dockerfile", ["ARG BASE=python:3.12\nFROM ${BASE}\n", "ARG BASE\nFROM $BASE AS last\n", None])
+def test_build_arguments_say_what_an_image_begins_with(tmp_path: Path, dockerfile: str | None) -> None:
+    if dockerfile is not None:
+        (tmp_path / "Dockerfile").write_text(dockerfile)
+    found = unit(service(_BUILT), tmp_path)
+    assert words(found) == "m --max-model-len 8192"
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.11.0"
+
+
+def test_build_arguments_that_are_no_vllm_image_name_none(tmp_path: Path) -> None:
+    body = dedent(_BUILT).replace("vllm/vllm-openai:${TAG:-v0.11.0}", "python:3.12")
+    assert unit(service(body), tmp_path).image is None
