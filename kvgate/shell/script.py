@@ -10,6 +10,7 @@ none. Branches that cannot be decided are all read, and what they would change a
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -17,8 +18,18 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kvgate.records import record
-from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename, path_of, unwrap
+from kvgate.shell.command import (
+    HANDS_ON,
+    SHELLS,
+    Assignment,
+    Command,
+    TooLargeError,
+    basename,
+    path_of,
+    unwrap,
+)
 from kvgate.shell.expand import unset
+from kvgate.shell.inert import is_inert
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
     apply_operator,
@@ -45,6 +56,8 @@ _SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile"
 
 # What may start a server within $(...); most of what stands there asks for a path or a date.
 _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
+
+_SHEBANG: Final = re.compile(r"\s*#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b")
 
 Found = Callable[[str], "Value | None"]
 """Text of a file by the path that a script uses for it; None when it is not at hand."""
@@ -219,9 +232,13 @@ class _Reader:
         self.find = find
         self.found: list[Command] = []
         self.called: set[str] = set()
+        self.calling: list[str] = []
+        self.inert: dict[int, bool] = {}  # by the node of a function's body
         self.steps = 0
         self.depth = 0
         self.folder = ""  # where an absolute `cd` went
+        self.written: dict[str, Value] = {}  # scripts that here documents write, by the path that they are given
+        self.ran: set[str] = set()  # those of them that the script runs itself
 
     def result(self) -> list[Command]:
         """Commands without the repetitions that a loop over the same start makes."""
@@ -253,11 +270,16 @@ class _Reader:
         try:
             source = _source(value)
             self.nodes(source, source.root.children, scope, conditions)
-            for name, (where, node) in list(scope.functions.items()):
+            # what a library offers besides is not called: whoever sources it calls what it needs
+            uncalled = list(scope.functions.items()) if self.depth == 1 else []
+            for name, (where, node) in uncalled:
                 if where is source and name not in self.called:
                     inner = scope.copy()
                     inner.arguments = None
                     self.node(where, node, inner, (*conditions, f"{name}() is called"))
+            if self.depth == 1:
+                for path in [path for path in self.written if path not in self.ran]:
+                    self.script(self.written[path], _Scope.of_environment({}, None), conditions)
         finally:
             self.depth -= 1
 
@@ -308,6 +330,36 @@ class _Reader:
             self._command(source, body, scope, conditions, extra)
         else:
             self.node(source, body, scope, conditions)
+        for child in node.children:
+            if child.type == "heredoc_redirect":
+                self._here_document(source, node, child, scope, conditions)
+
+    def _here_document(
+        self, source: _Source, statement: Any, redirect: Any, scope: _Scope, conditions: tuple[str, ...]
+    ) -> None:
+        """A script in a here document: run by the shell that reads it, or kept as the file that it is written to."""
+        parts = {child.type: child for child in (*statement.children, *redirect.children)}
+        text, start = parts.get("heredoc_body"), parts.get("heredoc_start")
+        if text is None or start is None:
+            return
+        value = source.slice(text) if source.text(start)[:1] in "'\"\\" else self._quoted(source, text, scope)
+        readers = [child for child in statement.children if child.type == "command"]
+        if "pipeline" in parts:
+            readers += [child for child in parts["pipeline"].children if child.type == "command"]
+        targets: list[Word] = []
+        for reader in readers:
+            words, _ = unwrap(tuple(self._words(source, [child for child in reader.children if child.is_named], scope)))
+            name = basename(words[0]) if words else ""
+            if name in HANDS_ON or (name in SHELLS and not _names_script(words)):
+                self.script(value, self._inner(scope, [], []), conditions)
+                return
+            if name == "tee":
+                targets += [word for word in words[1:] if not word.value.startswith("-")]
+        if "file_redirect" in parts:
+            targets += self._words(source, _destinations(parts["file_redirect"])[:1], scope)
+        for target in targets:
+            if target.value.endswith((".sh", ".bash")) or _SHEBANG.match(value.value):
+                self.written[posixpath.normpath(target.value)] = value
 
     def _if(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         branches: list[tuple[list[Any], list[Any]]] = []
@@ -412,6 +464,9 @@ class _Reader:
         condition = [child for child in node.children if child.type != "do_group"]
         body = [child for child in node.children if child.type == "do_group"]
         until = node.children[0].type == "until"
+        written = _short(_written(source, condition))
+        # one round of an endless loop, and of one that sleeps until something is there, shows all that it starts
+        once = written in ("true", ":") or any(_sleeps(source, child) for child in body)
         for _ in range(MAX_ITERATIONS):
             verdict = self._decide(source, condition, scope)
             verdict = (not verdict) if until and verdict is not None else verdict
@@ -421,11 +476,9 @@ class _Reader:
                 break
             before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
             self.nodes(source, body, scope, conditions)
-            # one round of an endless loop shows all that it starts
-            if before == (scope.variables, scope.arguments) or _written(source, condition).strip() in ("true", ":"):
+            if once or before == (scope.variables, scope.arguments):
                 return
         inner = scope.copy()
-        written = _short(_written(source, condition))
         self.nodes(source, condition, inner, conditions)
         self.nodes(source, body, inner, (*conditions, written))
         _merge(scope, [(inner, written), (scope.copy(), "")], source.span(node))
@@ -568,7 +621,9 @@ class _Reader:
         if builtins and self._builtin(head, words, scope, conditions, span):
             return
         if head in scope.functions and self.depth < MAX_DEPTH:
-            self._call(head, words[1:], scope, prefix, conditions)
+            # the first round of a function that calls itself shows all that it starts
+            if head not in self.calling and not self._inert(head, scope):
+                self._call(head, words[1:], scope, prefix, conditions)
             return
         if self._nested(words, scope, prefix, conditions):
             return
@@ -587,6 +642,7 @@ class _Reader:
         conditions: tuple[str, ...],
     ) -> None:
         self.called.add(name)
+        self.calling.append(name)
         source, body = scope.functions[name]
         outer, scope.arguments = scope.arguments, list(arguments)
         for item in prefix:
@@ -594,6 +650,20 @@ class _Reader:
             scope.exported.add(item.name)
         self.node(source, body, scope, conditions)
         scope.arguments = outer
+        self.calling.pop()
+
+    def _inert(self, name: str, scope: _Scope) -> bool:
+        """Whether a function starts nothing and leaves nothing behind."""
+        if name not in scope.functions:
+            return False
+        source, body = scope.functions[name]
+        known = self.inert.get(body.id)
+        if known is None:
+            self.inert[body.id] = False  # of those that call each other
+            known = self.inert[body.id] = is_inert(body, source.text, lambda other: self._inert(other, scope))
+        if known:
+            self.called.add(name)
+        return known
 
     def _builtin(
         self, head: str, words: tuple[Word, ...], scope: _Scope, conditions: tuple[str, ...], span: Span
@@ -640,21 +710,28 @@ class _Reader:
         """``sh -c SCRIPT [NAME [ARGUMENT...]]`` or ``sh FILE [ARGUMENT...]``, behind whatever wrapper."""
         script, rest, text = self._shell_text(words, scope)
         if text is None or script is None:
+            if basename(words[0]) in HANDS_ON:
+                for value in _handed_on(words):
+                    self.script(value, self._inner(scope, prefix, []), conditions)
             return False
+        self.script(text, self._inner(scope, prefix, rest), conditions)
+        return True
+
+    def _inner(self, scope: _Scope, prefix: Sequence[Assignment], arguments: Sequence[Word]) -> _Scope:
+        """What a script that is started from here begins with."""
         inner = _Scope.of_environment(
             {
                 name: value
                 for name, value in scope.variables.items()
                 if name in scope.exported and isinstance(value, Value)
             },
-            rest,
+            arguments,
         )
         inner.touched = {name: span for name, span in scope.touched.items() if name in scope.exported}
         for item in prefix:
             inner.assign(item.name, item.value, item.span)
             inner.exported.add(item.name)
-        self.script(text, inner, conditions)
-        return True
+        return inner
 
     def _shell_text(self, words: tuple[Word, ...], scope: _Scope) -> tuple[Word | None, Sequence[Word], Value | None]:
         for index, word in enumerate(words):
@@ -675,15 +752,18 @@ class _Reader:
                 return words[at], words[at + 2 :], value_of_word(words[at], splits=True)
             return words[at], words[at + 1 :], self._file(words[at])
         head = words[0]
-        if self.find and ("/" in head.value or head.value.endswith(".sh")):
+        if (self.find or self.written) and ("/" in head.value or head.value.endswith(".sh")):
             text = self._file(head)
-            shebang = r"#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b"
-            if text is not None and (head.value.endswith((".sh", ".bash")) or re.match(shebang, text.value)):
+            if text is not None and (head.value.endswith((".sh", ".bash")) or _SHEBANG.match(text.value)):
                 return head, words[1:], text
         return None, (), None
 
     def _file(self, word: Word) -> Value | None:
         """The text of a file that a word names."""
+        own = posixpath.normpath(word.value) if self.written else ""
+        if own in self.written:
+            self.ran.add(own)
+            return self.written[own]
         path = path_of(word)
         if not self.find or not path:
             return None
@@ -757,6 +837,12 @@ class _Reader:
         if value is None or (not value.resolved and not value.masked(" ").strip()):
             return None
         return bool(value.value) is (written == "-n")
+
+    def _quoted(self, source: _Source, node: Any, scope: _Scope) -> Value:
+        """A here document with its variables, as within double quotes."""
+        fields = Fields(split=False)
+        lex(source.value, node.start_byte, node.end_byte, fields, quoted=True, expander=self._expander(scope))
+        return fields.value(source.value.text.slice(node.start_byte, node.start_byte))
 
     def _single(self, source: _Source, node: Any, scope: _Scope) -> Value | None:
         fields = Fields(split=False)
@@ -867,6 +953,8 @@ class _Reader:
         if joined:
             fields.add_expanded(_joined(words), use, quoted=True)
             return
+        if not words:
+            fields.vanish()
         for number, word in enumerate(words):
             if number:
                 fields.end_word()
@@ -988,6 +1076,24 @@ def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
     return Value.join(parts)
 
 
+def _names_script(words: Sequence[Word]) -> bool:
+    """Whether a shell is told what to run, so that it reads none of it from its input."""
+    if any(word.value == "-s" for word in words):
+        return False
+    return any(not word.value.startswith("-") or re.fullmatch(r"-[a-zA-Z]*c", word.value) for word in words[1:])
+
+
+def _handed_on(words: Sequence[Word]) -> Iterator[Value]:
+    """The words of a program that are command lines themselves (``ssh host "cd x && y"``, ``--command="x y"``)."""
+    for word in words[1:]:
+        value = value_of_word(word, splits=True)
+        option = re.match(r"--[\w-]+=", word.value)
+        if option:
+            value = value.slice(option.end(), len(value.text))
+        if re.search(r"\s", value.value.strip()):
+            yield value
+
+
 def _short(text: str, limit: int = 60) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
@@ -1000,6 +1106,11 @@ def _end(node: Any) -> int:
 def _written(source: _Source, nodes: Sequence[Any]) -> str:
     named = [node for node in nodes if node.is_named]
     return source.value.value[named[0].start_byte : named[-1].end_byte] if named else ""
+
+
+def _sleeps(source: _Source, body: Any) -> bool:
+    """Whether a loop's body waits between its rounds."""
+    return re.search(r"(?m)(?:^|[;&|{(])[ \t]*sleep[ \t]", source.text(body)) is not None
 
 
 def _until_then(children: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -42,17 +42,22 @@ class Fields:
         self._done: list[list[tuple[Value, bool]]] = []
         self._parts: list[tuple[Value, bool]] = []
         self._started = False
+        self._vanishes = False
 
     def add(self, value: Value, *, quoted: bool) -> None:
         """Characters of the current word that are not split further."""
         self._started = True
         self._parts.append((value, quoted))
 
+    def vanish(self) -> None:
+        """A list of nothing stands in the current word (``"$@"``): it is no word if nothing else is in it."""
+        self._vanishes = True
+
     def end_word(self) -> None:
-        if self._started:
+        if self._started and not (self._vanishes and not any(value.text.value for value, _ in self._parts)):
             self._done.append(self._parts)
         self._parts = []
-        self._started = False
+        self._started = self._vanishes = False
 
     def add_expanded(self, value: Value, use: Span, *, quoted: bool) -> None:
         """What an expansion at ``use`` yields.

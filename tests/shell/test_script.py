@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgate.shell.command import Command, TooLargeError
-from kvgate.shell.script import commands, commands_of_words
+from kvgate.shell.script import _Reader, _Scope, _source, commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, Word
@@ -235,9 +235,80 @@ def test_loops() -> None:
     assert run("for ((i=0; i<2; i++)); do vllm --port $((8000+i)); done") == [["vllm", "--port", "?$((8000+i))"]]
 
 
+def test_functions_that_call_themselves_are_read_once() -> None:
+    tree = """
+kids() {
+  vllm serve "$1"
+  for child in $(pgrep -P "$1"); do kids "$child"; kids "$child"; done
+}
+kids m
+"""
+    assert [found for found in run(tree) if found[0] == "vllm"] == [["vllm", "serve", "m"]]
+
+
+def test_a_loop_that_sleeps_is_read_once() -> None:
+    script = "n=0\nwhile [ $n -lt 60 ]; do\n  probe $n\n  sleep 2; n=$((n + 1))\ndone\nvllm serve m"
+    assert run(script) == [["probe", "0"], ["sleep", "2"], ["vllm", "serve", "m"]]
+
+
+def test_what_a_sourced_library_offers_besides_starts_nothing() -> None:
+    library = Value(text_of('up() { vllm serve "$1"; }\nother() { vllm serve x; }\n'))
+    find = {"lib.sh": library}.get
+    found = [[shown(word) for word in c.words] for c in commands(text_of("source lib.sh\nup m\n"), find=find)]
+    assert found == [["vllm", "serve", "m"]]
+    # a library read for itself shows all it has
+    assert len(commands(library)) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "inert"),
+    [
+        ('echo "[x] $1" >&2', True),
+        ("local n=0; while [ $n -lt 9 ]; do n=$((n + 1)); sleep 1; done", True),
+        ("command -v curl >/dev/null || return 1; curl -s localhost | grep -q ok", True),
+        ("say done", True),
+        ("PORT=9", False),
+        ("local PORT; export PORT=9", False),
+        ("local -g PORT=9", False),
+        ("for PORT in 1 2; do echo; done", False),
+        ("read PORT", False),
+        ("command vllm serve m", False),
+        ('x=$(docker run -d image)', False),
+        ("inner() { :; }", False),
+        ("unset PORT", False),
+        ("mine", False),
+    ],
+)  # fmt: skip
+def test_functions_that_need_no_reading(body: str, inert: bool) -> None:
+    script = f'say() {{ echo "$1"; }}\nmine() {{ vllm serve m; }}\nf() {{ {body}; }}\n'
+    parsed = _source(Value(text_of(script)))
+    reader, scope = _Reader(None), _Scope.of_environment({}, None)
+    reader.nodes(parsed, parsed.root.children, scope, ())
+    assert reader._inert("f", scope) is inert
+
+
+def test_scripts_that_call_their_helpers_often_are_read_to_their_end() -> None:
+    script = 'say() { local a="$1"; if [ -n "$a" ]; then echo "$a"; else printf x; fi; }\n'
+    assert run(script + "say x\n" * 3000 + "vllm serve m\n") == [["vllm", "serve", "m"]]
+
+
 def test_recursion_ends() -> None:
     assert run("f() { vllm x; f; }\nf")[0] == ["vllm", "x"]
     assert run('X=\'eval "$X"\'; eval "$X"; vllm y')[-1] == ["vllm", "y"]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('vllm "$@" "${@}" x', ["x"]),
+        ('vllm "$*" "" x"$@"', ["", "", "x"]),
+        ('A=(); vllm "${A[@]}" ${A[@]+"${A[@]}"} y', ["y"]),
+        ('A=(""); vllm "${A[@]}"', [""]),
+    ],
+)
+def test_a_list_of_nothing_is_no_word(script: str, expected: list[str]) -> None:
+    (found,) = commands(text_of(script), arguments=())
+    assert [shown(word) for word in found.words[1:]] == expected
 
 
 # -- commands inside commands ------------------------------------------------------------------------------------------
