@@ -10,6 +10,13 @@ from kvgate.records import record
 from kvgate.shell.value import Value, value_of_word
 from kvgate.source.text import Span, Word
 
+# Programs that hand a word of theirs, or their input, to a shell: here or on another machine.
+HANDS_ON: Final = frozenset(
+    {
+        "byobu", "clush", "concurrently", "flock", "gcloud", "gnome-terminal", "konsole", "mosh", "parallel-ssh",
+        "pdsh", "pm2", "pssh", "runuser", "screen", "script", "ssh", "su", "tmux", "watch", "wsl", "xterm",
+    }
+)  # fmt: skip
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 
 
@@ -88,6 +95,7 @@ WRAPPERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
     "dumb-init": (frozenset(), 0),
     "gosu": (frozenset(), 1),
     "su-exec": (frozenset(), 1),
+    "sshpass": (frozenset({"-f", "-p", "-P"}), 0),
     "env": (frozenset({"-u", "-C", "--unset", "--chdir"}), 0),
 }
 _VARIABLE: Final = regex(r"([A-Za-z_][A-Za-z0-9_]*)=")
