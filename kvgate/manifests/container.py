@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kvgate.manifests.tree import Tree
-from kvgate.manifests.unit import EnvironmentVariable, GpuRequest, SharedMemory
+from kvgate.manifests.unit import EnvironmentVariable, GpuRequest, NodeHint, SharedMemory
 from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import Assignment
@@ -19,6 +19,7 @@ from kvgate.source.yaml_tree import Scalar
 
 # Programs that start containers, and what of theirs looks like it.
 CONTAINER_PROGRAMS: Final = frozenset({"docker", "podman", "nerdctl", "finch"})
+CLOUD_PROGRAMS: Final = frozenset({"az", "gcloud", "kubectl", "oc", "runpodctl", "vastai"})
 
 # Text of a file by the path under which it is known where a start happens.
 Find = Callable[[str], "Value | None"]
@@ -26,7 +27,7 @@ Find = Callable[[str], "Value | None"]
 
 @record
 class ContainerRun:
-    """What a script says about a container that it starts itself (``docker run``)."""
+    """What a script says about a container that it starts itself (``docker run``), and about the machine it gets."""
 
     image: Word
     environment: Mapping[str, Value]
@@ -35,6 +36,7 @@ class ContainerRun:
     shared_memory: SharedMemory | None
     name: str | None
     labels: Mapping[str, Text]
+    hints: tuple[NodeHint, ...] = ()
 
 
 @record

@@ -89,7 +89,7 @@ def _first_option(words: Sequence[Word]) -> int | None:
         at = index + 1
         while at < len(words) and words[at].value.startswith("-"):
             at += 2 if words[at].value in _GLOBAL_WITH_VALUE else 1
-        if at < len(words) and words[at].value == "container":
+        if at < len(words) and words[at].value in ("container", "service"):
             at += 1
         return at + 1 if at < len(words) and words[at].value in _STARTS else None
     return None
@@ -177,6 +177,11 @@ def _devices(
         reason = "it gets all GPUs of the machine" if every else None
         yield visible or GpuRequest("device", None if every else len(names), names[0].span, reason)
         return
+    for word in options.get("--generic-resource", ()):  # docker service create: NVIDIA-GPU=2
+        name, _, count = word.value.partition("=")
+        if "gpu" in name.lower():
+            yield _gpus(_cut(word, len(name) + 1)) if count.isdecimal() else GpuRequest("device", 1, word.span)
+            return
     for name, reason in (
         ("--runtime", "the nvidia runtime gives it what the machine has"),
         ("--device", "which devices it gets is not counted"),

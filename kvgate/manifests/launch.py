@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.container import CONTAINER_PROGRAMS, Container, Find, Start
+from kvgate.manifests.container import CLOUD_PROGRAMS, CONTAINER_PROGRAMS, Container, Find, Start
 from kvgate.manifests.entrypoint import (
     HUGGINGFACE_SERVER,
     Entry,
@@ -144,7 +144,7 @@ def starts_of_commands(
     for command in found:
         programs = {basename(word) for word in command.words}
         inside: list[Start] | None = None
-        if not programs.isdisjoint(CONTAINER_PROGRAMS):
+        if not programs.isdisjoint(CONTAINER_PROGRAMS) or not programs.isdisjoint(CLOUD_PROGRAMS):
             inside = _of_container_run(command, find)
         if inside is None and "dynamo" in programs:
             inside = _of_graph(command, environment or {}, find)
@@ -170,9 +170,10 @@ def _only_asks(start: Start) -> bool:
 
 def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:
     """What ``docker run`` and the like start; None where a command is nothing of the kind."""
+    from kvgate.manifests.cloud_run import cloud_container_of
     from kvgate.manifests.container_run import container_of
 
-    found = container_of(command, find)
+    found = container_of(command, find) or cloud_container_of(command)
     if found is None:
         return None
     container, run = found

@@ -77,7 +77,7 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
         image=image,
         environment=environment,
         gpu_requests=devices,
-        node_hints=around.hints,
+        node_hints=run.hints if run is not None and run.hints else around.hints,
         replicas=around.replicas,
         replicas_span=around.replicas_span,
         annotations={**around.annotations, **(run.labels if run is not None else {})},
