@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Final
 
 from kvgate.manifests.container import Container, beside, environment_of, find_requirement
+from kvgate.manifests.entrypoint import is_other_program
 from kvgate.manifests.launch import find_starts
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
@@ -71,7 +72,7 @@ def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread
         image=image.base,
         environment=image.environment,
         span=image.span,
-        named="vllm" in file.path.lower(),
+        named=_is_named(file, image),
         accelerated=True,
         find=copied(tree, file, image),
         serves=True,
@@ -106,6 +107,13 @@ def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread
             notes=start.notes,
             requirement=find_requirement(image.installs),
         )
+
+
+def _is_named(file: SourceFile, image: Image) -> bool:
+    """Whether a path says vLLM, and neither the file's name nor the program's one of those around it."""
+    programs = [word.value for word in (*(image.entrypoint or ()), *(image.command or ()))]
+    names = (posixpath.basename(file.path), *(name for name in programs if name.endswith((".py", ".sh"))))
+    return "vllm" in file.path.lower() and not any(map(is_other_program, names))
 
 
 def image_of(file: SourceFile, target: str | None = None, given: Mapping[str, Value] | None = None) -> Image | None:

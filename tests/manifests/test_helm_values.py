@@ -30,6 +30,23 @@ def gpus(unit: ServeUnit) -> list[int | None]:
     return [request.count for request in unit.gpu_requests]
 
 
+def test_a_list_of_models_serves_nothing() -> None:
+    catalog = """\
+        apiVersion: platform.example/v1
+        kind: ModelCatalog
+        metadata: {name: models}
+        spec:
+          models:
+            - {id: org/m, runtime: vllm, contextWindow: 32768}
+            - {id: org/n, runtime: ollama}
+        """
+    assert units(catalog, "catalog.yaml") == []
+    assert units("litellm:\n  models:\n    - id: org/m\n      url: http://vllm:8000/v1\n") == []
+    # where a chart starts them, they stand under names
+    served = one("global:\n  models:\n    small: {id: org/m, args: [--max-model-len, '4096']}\n")
+    assert words(served) == "--model org/m --served-model-name org/m --max-model-len 4096"
+
+
 # -- known charts ------------------------------------------------------------------------------------------------------
 
 

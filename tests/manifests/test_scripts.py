@@ -276,6 +276,15 @@ def test_dockerfiles_that_start_no_server(text: str) -> None:
     assert units(text, "Dockerfile") == []
 
 
+@pytest.mark.parametrize(
+    ("path", "program"),
+    [("vllm/Dockerfile.benchmark", "/app/run.py"), ("vllm/Dockerfile", "/app/vllm_benchmark.py")],
+)
+def test_the_image_of_a_program_beside_vllm_serves_nothing(path: str, program: str) -> None:
+    text = f'FROM python:3.11-slim\nENV MODEL=org/m\nCMD ["python", "{program}"]\n'
+    assert units(text, path) == []
+
+
 # -- unit files --------------------------------------------------------------------------------------------------------
 
 

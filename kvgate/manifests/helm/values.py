@@ -394,7 +394,8 @@ def _walk(site: _Site, path: Path) -> Iterator[_Site]:
 def _children(site: _Site, key: str) -> Iterator[_Site]:
     """The mappings that one step of a path leads to; a list counts as its items, and as a step of its own."""
     for entry in site.node.items():
-        if key in (entry.key.value, "*") or (key == "[]" and entry.key.value.startswith("[")):
+        wanted = "[]" if entry.key.value.startswith("[") else "*"
+        if key in (entry.key.value, wanted):
             yield from _entered(site, entry)
 
 
