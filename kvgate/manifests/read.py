@@ -77,7 +77,8 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    units = with_requirements(tree, _without_values_of_charts(_without_parts(tree, units)))
+    units = _without_runtimes(tree, _without_values_of_charts(_without_parts(tree, units)))
+    units = with_requirements(tree, units)
     return Reading(tuple(_distinct(units)), tuple(unread))
 
 
@@ -151,6 +152,19 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     parts = tree.used & elsewhere
     parts |= tree.built
     return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
+
+
+def _without_runtimes(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without those of runtimes that an InferenceService is served with: they are that server's."""
+    if not tree.runtimes_used:
+        return units
+    return [
+        unit
+        for unit in units
+        if unit.document is None
+        or not unit.kind.endswith("ServingRuntime")
+        or (unit.path, unit.document.span.start) not in tree.runtimes_used
+    ]
 
 
 def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:
@@ -298,7 +312,7 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
     elif any(mark in file.text for mark in TASK_MARKS):
         from kvgate.manifests.task_definitions import read_task_definitions
 
-        yield from read_task_definitions(tree, file, document)
+        yield from _or_commands(tree, file, document, read_task_definitions(tree, file, document))
     else:
         from kvgate.manifests.vllm_config import find_vllm_config, read_vllm_config
 
@@ -309,7 +323,7 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
         from kvgate.manifests.scripted import is_scripted, read_scripted
 
         if is_scripted(document, file):
-            yield from read_scripted(tree, file, document)
+            yield from _or_commands(tree, file, document, read_scripted(tree, file, document))
         else:
             from kvgate.manifests.helm.overlays import overlay_of, read_overlay
             from kvgate.manifests.helm.releases import is_helmfile, read_helmfile
@@ -319,7 +333,22 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
             if overlay is not None:
                 yield from read_overlay(tree, file, document, overlay)
                 return
-            yield from (read_helmfile if is_helmfile(document) else read_values)(tree, file, document)
+            reader = read_helmfile if is_helmfile(document) else read_values
+            yield from _or_commands(tree, file, document, reader(tree, file, document))
+
+
+def _or_commands(
+    tree: Tree, file: SourceFile, document: Node, found: Iterator[ServeUnit | Unread]
+) -> Iterator[ServeUnit | Unread]:
+    """What a reader found; where that is nothing, what the commands of the document start."""
+    first = next(found, None)
+    if first is not None:
+        yield first
+        yield from found
+    elif _STARTS.search(file.text):
+        from kvgate.manifests.keyed_commands import read_keyed_commands
+
+        yield from read_keyed_commands(tree, file, document)
 
 
 def _read_kubernetes(

@@ -1,4 +1,4 @@
-"""YAML that carries shell scripts which start vLLM: SkyPilot, dstack, GitHub and GitLab pipelines.
+"""YAML that carries shell scripts which start vLLM: SkyPilot, dstack, Truss, GitHub and GitLab pipelines.
 
 One table says where each format keeps its scripts, variables, image, accelerators and replicas.
 """
@@ -300,9 +300,37 @@ def _gitlab(document: Mapping) -> Iterator[Script]:
         yield Script(entry.key.value, text, entry.value, variables, spans, _image(image))
 
 
+# -- Truss -------------------------------------------------------------------------------------------------------------
+
+
+def _is_truss(document: Mapping, file: SourceFile) -> bool:
+    return isinstance(node_at(document, "docker_server", "start_command"), Scalar)
+
+
+def _truss(document: Mapping) -> Iterator[Script]:
+    """``config.yaml`` of Baseten's Truss with a server of its own."""
+    command = scalar_at(document, "docker_server", "start_command")
+    if command is None:
+        return
+    variables, spans = _variables(document.get("environment_variables"))
+    devices, hints = _accelerators(node_at(document, "resources", "accelerator"))
+    name = scalar_at(document, "model_name")
+    yield Script(
+        name.value if name is not None else "start_command",
+        Value(command.text),
+        command,
+        variables,
+        spans,
+        _image(scalar_at(document, "base_image", "image")),
+        devices,
+        hints,
+    )
+
+
 FORMATS: Final[tuple[tuple[str, Callable[[Mapping, SourceFile], bool], Callable[[Mapping], Iterator[Script]]], ...]] = (
     ("github-workflow", _is_github, _github),
     ("gitlab-ci", _is_gitlab, _gitlab),
     ("dstack", _is_dstack, _dstack),
     ("skypilot", _is_skypilot, _skypilot),
+    ("truss", _is_truss, _truss),
 )

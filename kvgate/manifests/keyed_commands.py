@@ -1,0 +1,175 @@
+"""Commands under keys that say so, in YAML and JSON that no other reader knows.
+
+Tasks of Ansible and Taskfile, steps of pipelines, ``runcmd`` of cloud-init, ``start_command`` of a hosting service: the
+key of a command line says what it is, whatever stands around it. What is no start of vLLM by its own words is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from kvgate.manifests.container import Start, beside, find_requirement
+from kvgate.manifests.launch import starts_of_commands, starts_of_script
+from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.tree import Tree, entries_at
+from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.records import record
+from kvgate.shell.command import TooLargeError
+from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Text
+from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Mapping, Node, Scalar, Sequence, is_null, scalar_bool
+
+KIND: Final = "command"
+
+# Keys of command lines, without blanks, dashes and underscores, in lower case; of several lines where they are lists.
+_LINES: Final = frozenset(
+    {
+        "afterscript", "bash", "beforescript", "bootcmd", "cmds", "commands", "inline", "inlinescript", "powershell",
+        "raw", "run", "runcmd", "script", "scripts", "sh", "shell",
+    }
+)  # fmt: skip
+# Keys whose list is one command and its arguments.
+_ARGV: Final = frozenset(
+    {
+        "cmd", "command", "dockercommand", "dockerstartcmd", "entrypoint", "exec", "execstart", "runcommand",
+        "servercmd", "servercommand",
+        "startcmd", "startcommand", "startupcommand",
+    }
+)  # fmt: skip
+# Keys of files that are written out, and of the mappings that hold variables.
+_CONTENT: Final = frozenset({"content", "contents"})
+_VARIABLES: Final = frozenset({"env", "environment", "envs", "environmentvariables", "variables", "vars"})
+_REFERENCE: Final = re.compile(r"\{\{-?\s*\.?(?P<name>[A-Za-z_]\w*)\s*(?:\|\s*quote\s*)?-?\}\}")
+
+
+_UNIT: Final = re.compile(r"(?m)^\s*\[(?:Service|Container)\]\s*$")
+
+
+@record
+class _Found:
+    """A command, the keys that lead to it, the variables around it, and how it is written."""
+
+    node: Node
+    keys: tuple[str, ...]
+    variables: dict[str, Value]
+    form: Literal["lines", "words", "unit file"]
+
+
+def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The servers that the commands of a document start."""
+    names: dict[str, int] = {}
+    for found in _commands(document):
+        if found.form == "unit file":
+            from kvgate.manifests.systemd import read_systemd
+
+            yield from read_systemd(tree, file.only(found.node.span))
+            continue
+        try:
+            starts = _starts(tree, file, found)
+        except TooLargeError as error:
+            yield Unread(f"{error} is not read", found.node.span, serves=True)
+            continue
+        name = ".".join(found.keys)
+        around = Surroundings(
+            file=file,
+            kind=KIND,
+            names=(name,),
+            variables=found.variables,
+            spans={key: value.span for key, value in found.variables.items()},
+            node=found.node,
+            document=document,
+            requirement=find_requirement(_texts(found.node)),
+        )
+        for start in starts:
+            yield unit_of(start, around, names.get(name, 0))
+            names[name] = names.get(name, 0) + 1
+
+
+def _starts(tree: Tree, file: SourceFile, found: _Found) -> list[Start]:
+    find = beside(tree, file)
+    texts = _texts(found.node)
+    if not any("vllm" in text.value.lower() for text in texts):
+        return []
+    values = [_filled(Value(text), found.variables) for text in texts]
+    if found.form == "words":
+        from kvgate.shell.script import commands_of_words
+
+        words = [mark_placeholders(value, variables=False).word() for value in values]
+        return starts_of_commands(commands_of_words(words, found.variables, find=find), find, found.variables)
+    parts: list[Value] = []
+    for value in values:
+        parts += [value, Value(Text.at("\n", value.span))]
+    return starts_of_script(Value.join(parts), found.variables, find)
+
+
+def _texts(node: Node) -> list[Text]:
+    items = node.items if isinstance(node, Sequence) else [node]
+    return [item.text for item in items if isinstance(item, Scalar) and not is_null(item)]
+
+
+def _commands(document: Node) -> Iterator[_Found]:
+    stack: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = [(document, (), {})]
+    count = 0
+    while stack and count < MAX_EXPANDED_NODES:
+        node, keys, variables = stack.pop()
+        count += 1
+        if isinstance(node, Sequence):
+            stack += [(item, keys, variables) for item in reversed(node.items) if not isinstance(item, Scalar)]
+            continue
+        entries = node.items() if isinstance(node, Mapping) and scalar_bool(node.get("enabled")) is not False else []
+        known = {
+            **variables,
+            **{name: value for entry in entries for name, value in _variables(entry.key, entry.value)},
+        }
+        below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
+        for entry in entries:
+            name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())
+            path = (*keys, entry.key.value)
+            if name in _LINES or name in _ARGV:
+                yield from _under(entry.value, path, known, words=name in _ARGV)
+            elif name in _CONTENT and isinstance(entry.value, Scalar):
+                text = entry.value.value
+                if text.lstrip().startswith("#!"):
+                    yield _Found(entry.value, path, known, "lines")
+                elif entry.value.style == "|" and _UNIT.search(text):
+                    yield _Found(entry.value, path, known, "unit file")
+            if not isinstance(entry.value, Scalar):
+                below.append((entry.value, path, known))
+        stack += reversed(below)
+
+
+def _under(node: Node, keys: tuple[str, ...], variables: dict[str, Value], *, words: bool) -> Iterator[_Found]:
+    if isinstance(node, Scalar):
+        yield _Found(node, keys, variables, "lines")
+    elif isinstance(node, Sequence) and all(isinstance(item, Scalar) for item in node.items):
+        first = node.items[0] if node.items else None
+        whole = isinstance(first, Scalar) and " " in first.value.strip()
+        yield _Found(node, keys, variables, "words" if words and not whole else "lines")
+    elif isinstance(node, Sequence):  # commands, each a text or a list of its words
+        for item in node.items:
+            if not isinstance(item, Mapping):
+                yield _Found(item, keys, variables, "words" if isinstance(item, Sequence) else "lines")
+
+
+def _variables(key: Scalar, node: Node) -> Iterator[tuple[str, Value]]:
+    if key.value.replace("_", "").lower() not in _VARIABLES:
+        return
+    for entry in entries_at(node):
+        if isinstance(entry.value, Scalar) and not is_null(entry.value):
+            yield entry.key.value, Value(entry.value.text)
+
+
+def _filled(value: Value, variables: dict[str, Value]) -> Value:
+    """A text with the placeholders (``{{ model }}``, ``{{.MODEL}}``) that variables of the document fill in."""
+    parts: list[Value] = []
+    at = 0
+    for match in _REFERENCE.finditer(value.value):
+        known = variables.get(match["name"])
+        if known is None or _REFERENCE.search(known.value):
+            continue
+        parts += [value.slice(at, match.start()), known]
+        at = match.end()
+    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value

@@ -1,0 +1,162 @@
+"""Commands under keys that say so, in documents of no known kind."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str, path: str = "site.yaml") -> list[ServeUnit]:
+    return list(read_tree([SourceFile(path, dedent(text))], None).units)
+
+
+def shown(unit: ServeUnit) -> tuple[str, int, str]:
+    words = " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+    return unit.id, unit.span.line, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (  # Ansible: variables of the play fill in what it writes in braces
+            """\
+            - hosts: gpu
+              vars: {model: org/m}
+              tasks:
+                - ansible.builtin.shell: |
+                    nohup vllm serve {{ model }} --port {{ port }} > /tmp/log 2>&1 &
+                - command: {cmd: vllm serve org/n}
+            """,
+            [
+                ("site.yaml/tasks.ansible.builtin.shell", 5, "org/m --port ?{{ port }}"),
+                ("site.yaml/tasks.command.cmd", 6, "org/n"),
+            ],
+        ),
+        (  # Taskfile
+            """\
+            version: '3'
+            vars: {MODEL: org/m}
+            tasks:
+              serve:
+                cmds:
+                  - echo starting
+                  - vllm serve {{.MODEL}} --port 80
+            """,
+            [("site.yaml/tasks.serve.cmds", 7, "org/m --port 80")],
+        ),
+        (  # cloud-init: items are texts or lists of words
+            """\
+            runcmd:
+              - [systemctl, daemon-reload]
+              - [vllm, serve, org/m, --served-model-name, a b]
+              - docker run --gpus all vllm/vllm-openai:v0.8.5 --model org/n
+            """,
+            [("site.yaml/runcmd", 3, "org/m --served-model-name a b"), ("site.yaml/runcmd/2", 4, "--model org/n")],
+        ),
+        (  # CircleCI, Azure Pipelines, Buildkite
+            """\
+            jobs:
+              e2e:
+                steps:
+                  - run: {name: server, command: "vllm serve org/m &", environment: {A: b}}
+                  - bash: vllm serve $M
+                    env: {M: org/n}
+            """,
+            [("site.yaml/jobs.e2e.steps.run.command", 4, "org/m"), ("site.yaml/jobs.e2e.steps.bash", 5, "org/n")],
+        ),
+        (  # a hosting service: words of one command, or one text
+            """\
+            services:
+              - {type: web, startCommand: "vllm serve org/m --port $PORT"}
+              - {type: web, command: [python3, -m, vllm.entrypoints.openai.api_server, --model, org/n]}
+            """,
+            [
+                ("site.yaml/services.startCommand", 2, "org/m --port ?$PORT"),
+                ("site.yaml/services.command", 3, "--model org/n"),
+            ],
+        ),
+        (  # files that are written out
+            """\
+            write_files:
+              - path: /opt/run
+                content: |
+                  #!/bin/bash
+                  exec vllm serve org/m
+              - path: /etc/systemd/system/v.service
+                content: |
+                  [Service]
+                  ExecStart=/opt/venv/bin/vllm serve org/n --port 80
+              - path: /etc/motd
+                content: |
+                  vllm serve org/o
+            """,
+            [("site.yaml/write_files.content", 5, "org/m"), ("site.yaml", 9, "org/n --port 80")],
+        ),
+        (  # Truss
+            """\
+            base_image: {image: "vllm/vllm-openai:v0.7.3"}
+            docker_server:
+              start_command: sh -c "HF_TOKEN=$(cat /secrets/hf) vllm serve org/m -tp 2"
+            resources: {accelerator: "L4:2", use_gpu: true}
+            """,
+            [("site.yaml/start_command", 3, "org/m -tp 2")],
+        ),
+    ],
+)
+def test_commands_by_their_keys(text: str, expected: list[tuple[str, int, str]]) -> None:
+    assert [shown(unit) for unit in units(text)] == expected
+
+
+def test_the_machine_of_a_truss() -> None:
+    (found,) = units(
+        "base_image: {image: 'vllm/vllm-openai:v0.7.3'}\ndocker_server: {start_command: vllm serve org/m}\n"
+        "resources: {accelerator: 'L4:2'}\n"
+    )
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert [hint.values for hint in found.node_hints] == [("L4",)]
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.7.3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: run it with `vllm serve org/m`\n",
+        "steps:\n  - name: vllm serve org/m\n    run: pytest\n",
+        "steps:\n  - run: echo 'vllm serve org/m'\n",
+        "steps:\n  - run: pip install vllm && vllm --version\n",
+        "server: {enabled: false, command: vllm serve org/m}\n",
+        "commands: &a\n  - vllm bench serve --model org/m\n",
+        "run: vllm serve --help\n",
+    ],
+)
+def test_what_starts_nothing(text: str) -> None:
+    assert units(text) == []
+
+
+_SCALARS = st.sampled_from(
+    ["vllm serve m", "[Service]\nExecStart=vllm serve m", "#!/bin/sh\nvllm serve m", "", "{{ a }}", "x"]
+)
+_KEYS = st.sampled_from(["run", "command", "cmds", "content", "vars", "enabled", "scripts", "steps", "a"])
+
+
+@given(
+    st.recursive(
+        _SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+        max_leaves=12,
+    )
+)
+def test_any_document_is_read(document: object) -> None:
+    import json
+
+    for unit in units("note: vllm serve\nall: " + json.dumps(document) + "\n"):
+        assert unit.path == "site.yaml"
+        assert "vllm" in unit.span.file.text
