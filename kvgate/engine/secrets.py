@@ -42,6 +42,8 @@ _MEMBER: Final = regex(r"""\\?["'](?P<name>[\w.-]+)\\?["']\s*:\s*\\?["'](?P<valu
 _USER: Final = regex(r"://(?P<user>[^\s/@:]*):(?P<value>[^\s/@]+)@")
 _BEARER: Final = regex(r"\b(?:Bearer|Basic)\s+(?P<value>[\w.~+/=-]{6,})")
 _SECRET_FLAGS: Final = ("api-key", "hf-token", "ssl-keyfile-password")
+# Flags of their own that one of those begins with: the path of a key says nothing of it.
+_PLAIN_FLAGS: Final = frozenset({"ssl-keyfile"})
 
 
 def find_secrets(words: Iterable[str], variables: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -82,7 +84,7 @@ def find_secrets(words: Iterable[str], variables: Iterable[tuple[str, str]]) -> 
 def _names_secret(flag: str) -> bool:
     name = flag.replace("_", "-")
     abbreviated = len(name) >= 5 and any(full.startswith(name) for full in _SECRET_FLAGS)
-    return is_secret(flag) or abbreviated
+    return is_secret(flag) or (abbreviated and name not in _PLAIN_FLAGS)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

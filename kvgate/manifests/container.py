@@ -71,6 +71,7 @@ class Container:
         service: it keeps running (no Job).
         find: texts of files by their path inside the container.
         managed: a controller starts vLLM in it with these arguments unless it has a command of its own.
+        stored: its controller mounts the model that it serves.
         serves: it exists to serve, so that a script which is not at hand starts vLLM if it says so in any way.
     """
 
@@ -84,6 +85,7 @@ class Container:
     service: bool = True
     find: Find | None = None
     managed: bool = False
+    stored: bool = False
     serves: bool = False
 
 

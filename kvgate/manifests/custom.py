@@ -219,6 +219,14 @@ def _managed_arguments(item: Node, managed: Managed) -> Iterator[Argument]:
             yield Argument(flag, value)
 
 
+# Where an object around a pod says how many of it make up one server.
+_POD_COUNTS: Final = (
+    ("multinode", "nodeCount"),  # Dynamo
+    ("leaderWorkerPattern", "size"),  # RoleBasedGroup
+    ("podGroupSize",),  # AIBrix' StormService
+)
+
+
 # -- several pods, one server ------------------------------------------------------------------------------------------
 
 
@@ -231,7 +239,21 @@ def _group_devices(site: _Site) -> tuple[GpuRequest, ...] | None:
         if worker is not None and size is not None:
             leader = node.get("leaderTemplate") or worker
             return _summed([(_devices_of(leader), 1), (_devices_of(worker), size - 1)])
+        for path in _POD_COUNTS:
+            size = scalar_int(node_at(node, *path))
+            if size is not None and size > 1:
+                return _summed([(_own_devices(site), size)])
     return None
+
+
+def _own_devices(site: _Site) -> tuple[GpuRequest, ...]:
+    """The devices that a pod's first container asks for, itself or beside it."""
+    for node in (site.containers[0], *site.around):
+        if isinstance(node, Mapping) and node_at(node, "resources") is not None:
+            requests, _ = accelerator_requests(node)
+            if requests:
+                return requests
+    return ()
 
 
 def cluster_devices(cluster: Mapping) -> tuple[GpuRequest, ...]:

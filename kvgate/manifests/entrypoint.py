@@ -215,11 +215,15 @@ def is_vllm_image(image: str) -> bool:
 
 def is_other_program(image: str) -> bool:
     """Whether the image is known for something other than a vLLM server."""
-    repository = repository_of(image).lower()
-    if _NO_ENGINE & _tokens(repository.rpartition("/")[2]):
+    if is_companion(image):
         return True
-    parts = repository.split("/")
+    parts = repository_of(image).lower().split("/")
     return any(_OTHER_ENGINE & _tokens(part) or any(name in part for name in _OTHER_ENGINE_NAMES) for part in parts)
+
+
+def is_companion(image: str) -> bool:
+    """Whether the image is called after a program that stands beside servers (a router, a client)."""
+    return bool(_NO_ENGINE & _tokens(repository_of(image).lower().rpartition("/")[2]))
 
 
 # -- arguments without a command ---------------------------------------------------------------------------------------
@@ -270,13 +274,14 @@ def count_vllm_flags(words: Sequence[Word]) -> int:
     return len({name for word in words if (name := flag_name(word)) in VLLM_FLAGS})
 
 
-def speaks_vllm(words: Sequence[Word], *, named: bool) -> bool:
+def speaks_vllm(words: Sequence[Word], *, named: bool, stored: bool = False) -> bool:
     """Whether arguments without a known command are meant for vLLM.
 
     Args:
         named: something else (the image's or the object's name) says vLLM already.
+        stored: the model is said beside the arguments.
     """
     flags = count_vllm_flags(words)
-    if names_model(words):
+    if names_model(words) or stored:
         return flags >= (0 if named else 2)
     return flags >= (1 if named else 3)

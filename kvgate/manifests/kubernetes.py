@@ -57,6 +57,8 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "DeploymentConfig": Workload(("spec", "template")),
     "Rollout": Workload(("spec", "template")),
     "CloneSet": Workload(("spec", "template")),
+    # of Knative (and Cloud Run); a Service of Kubernetes itself has no template
+    "Service": Workload(("spec", "template"), None),
 }
 
 # Last parts of the names of resources that count devices, and of those that measure out a part of one.
@@ -229,6 +231,7 @@ class Pod:
             service=self.restarts,
             find=lambda path: self.mounted(node, path),
             managed=managed,
+            stored=self.storage is not None,
             serves=self.templated,
         )
         if not self.image_runs and not container.command and not container.arguments:

@@ -11,10 +11,13 @@ from kvgate.manifests.container import CLOUD_PROGRAMS, CONTAINER_PROGRAMS, Conta
 from kvgate.manifests.entrypoint import (
     HUGGINGFACE_SERVER,
     Entry,
+    count_vllm_flags,
     find_entry,
+    is_companion,
     is_other_program,
     is_python_module,
     is_vllm_image,
+    names_model,
     renamed,
     says_engine,
     speaks_vllm,
@@ -84,12 +87,14 @@ def _starts(container: Container) -> list[Start]:
         return _of_command(arguments, image, container, repeats_entry=takes_engine_arguments(image))
     if takes_engine_arguments(image):
         return _of_image(arguments, container)
-    if image and is_other_program(image):
+    if image and is_other_program(image) and not (is_companion(image) and _serves_in_spite(container)):
         return []
     named = container.named or is_vllm_image(image)
     if named and len(arguments) > 1 and arguments[0].value == "serve" and arguments[0].resolved:
         return [_start(arguments[1:], "vllm serve", True, container)]  # the entry point is vllm itself
-    if speaks_vllm(arguments, named=named) or (is_vllm_image(image) and _begins_with_model(arguments)):
+    if speaks_vllm(arguments, named=named, stored=container.stored) or (
+        is_vllm_image(image) and _begins_with_model(arguments)
+    ):
         return [_bare(arguments, container)]
     if not arguments and is_vllm_image(image) and container.accelerated and container.image and container.service:
         unknown = Unresolved(image, "the arguments are inside the image")
@@ -100,6 +105,11 @@ def _starts(container: Container) -> list[Start]:
     if container.serves and named and arguments and not any(word.resolved for word in arguments):
         return [_bare(arguments, container)]  # a template whose values bring all arguments
     return []
+
+
+def _serves_in_spite(container: Container) -> bool:
+    """Whether a container serves although its image is called after a client or the like: what it is given says so."""
+    return container.accelerated and names_model(container.arguments) and count_vllm_flags(container.arguments) >= 3
 
 
 def why_unread(container: Container) -> str | None:

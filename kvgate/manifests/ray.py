@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kvgate.manifests.container import Start, environment_of, find_requirement
 from kvgate.manifests.custom import cluster_devices, first_pod
@@ -17,6 +18,10 @@ from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
+from kvgate.source.yaml_tree import Sequence as YamlSequence
+
+# How deep the arguments of an application are looked into.
+_MAX_ARGUMENT_DEPTH: Final = 8
 
 
 def read_ray(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -82,11 +87,11 @@ class _Cluster:
     def applications(self, config: Node) -> Iterator[ServeUnit]:
         for application in items_at(config, "applications"):
             name = text_at(application, "name") or ""
-            models = items_at(application, "args", "llm_configs")
-            for model in models:
+            models = list(_models(node_at(application, "args")))
+            for part, model in models:
                 if isinstance(model, Mapping):
-                    yield self._model(name, model)
-                elif isinstance(model, Scalar):
+                    yield self._model(name, model, part)
+                else:
                     yield from self._model_file(name, model)
             if not models:
                 yield from self._own_code(name, application)
@@ -97,7 +102,7 @@ class _Cluster:
             if isinstance(document, Mapping):
                 yield self._model(application, document)
 
-    def _model(self, application: str, model: Mapping) -> ServeUnit:
+    def _model(self, application: str, model: Mapping, part: str = "") -> ServeUnit:
         served = scalar_at(model, "model_loading_config", "model_id") or scalar_at(model, "model_id")
         source = node_at(model, "model_loading_config", "model_source") or node_at(model, "model_source")
         if isinstance(source, Mapping):
@@ -113,7 +118,7 @@ class _Cluster:
         kind = scalar_at(model, "accelerator_type")
         hints = (NodeHint("accelerator_type", (kind.value,), kind.span),) if kind is not None else ()
         return self._unit(
-            [application, served.value if served is not None else ""],
+            [application, part, served.value if served is not None else ""],
             Start(tuple(words), "ray.serve.llm", False, (), model.span),
             _environment(node_at(model, "runtime_env")),
             self._devices_of(model, replicas),
@@ -226,6 +231,27 @@ class _Cluster:
             notes=start.notes,
             requirement=find_requirement(item.text for item in packages if isinstance(item, Scalar)),
         )
+
+
+def _models(node: Node | None, part: str = "", depth: int = 0) -> Iterator[tuple[str, Mapping | Scalar]]:
+    """The ``LLMConfig`` objects among a builder's arguments, or the paths of files with one, each with its argument's
+    name where the builder is somebody's own (``prefill_config``)."""
+    if depth > _MAX_ARGUMENT_DEPTH:
+        return
+    if isinstance(node, Mapping):
+        if node.get("model_loading_config") is not None or node.get("engine_kwargs") is not None:
+            yield part, node
+            return
+        for entry in node.items():
+            if entry.key.value == "llm_configs":
+                for item in items_at(entry.value):
+                    if isinstance(item, (Mapping, Scalar)):
+                        yield "", item
+            else:
+                yield from _models(entry.value, entry.key.value, depth + 1)
+    elif isinstance(node, YamlSequence):
+        for item in node.items:
+            yield from _models(item, part, depth + 1)
 
 
 def _replicas(deployment: Node | None) -> tuple[int | None, Span | None]:

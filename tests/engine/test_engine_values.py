@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvgate.engine.secrets import MASK, is_secret, mask_secrets
+from kvgate.engine.secrets import MASK, find_secrets, is_secret, mask_secrets
 from kvgate.engine.values import (
     ValueRefusedError,
     read_boolean,
@@ -112,6 +112,11 @@ def test_secret_names(name: str) -> None:
 )  # fmt: skip
 def test_names_that_are_no_secrets(name: str) -> None:
     assert not is_secret(name)
+
+
+def test_the_path_of_a_key_is_no_secret() -> None:
+    words = ["--ssl-keyfile", "/tls/tls.key", "--ssl-keyfile-p", "hunter22", "--ssl_keyfile=/tls/b.key"]
+    assert find_secrets(words, []) == {"hunter22"}
 
 
 def test_secrets_are_masked_at_any_depth() -> None:

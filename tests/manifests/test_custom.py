@@ -158,6 +158,27 @@ def test_dynamo_services() -> None:
     assert counts(found) == [("gpu", 1)]
 
 
+@pytest.mark.parametrize(
+    ("around", "count"),
+    [("multinode: {nodeCount: 2}", 8), ("podGroupSize: 3", 12), ("leaderWorkerPattern: {size: 2}", 8), ("x: 2", 4)],
+)
+def test_pods_that_make_up_one_server(around: str, count: int) -> None:
+    text = f"""\
+        apiVersion: example.com/v1
+        kind: Graph
+        metadata: {{name: g}}
+        spec:
+          roles:
+            - name: worker
+              {around}
+              resources: {{limits: {{gpu: "4"}}}}
+              podSpec:
+                mainContainer: {{image: vllm/vllm-openai:v0.20.0, args: [--model, m]}}
+        """
+    (found,) = units(text)
+    assert counts(found) == [("gpu", count)]
+
+
 def test_kserve_runtime_and_template_placeholders() -> None:
     text = """\
         apiVersion: serving.kserve.io/v1alpha1
@@ -195,6 +216,23 @@ def test_kserve_inference_service_with_a_runtimes_model(form: str) -> None:
     assert found.storage_model is not None
     assert found.storage_model.value == "hf://org/m"
     assert units(text.replace(form, "sklearn") + "# vllm\n") == []
+
+
+def test_a_patch_of_an_inference_service() -> None:
+    text = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: i}
+        spec:
+          predictor:
+            model:
+              storageUri: s3://bucket/m
+              args: [--max-model-len=4096, --tensor-parallel-size=2]
+        """
+    (found,) = units(text)
+    assert words(found) == "--max-model-len=4096 --tensor-parallel-size=2"
+    assert found.storage_model is not None
+    assert units(text.replace("--tensor-parallel-size=2", "--workers=2")) == []
 
 
 def test_kserve_llm_inference_service() -> None:

@@ -77,6 +77,7 @@ def test_a_deployment() -> None:
         ("StatefulSet", "template"),
         ("DaemonSet", "template"),
         ("ReplicaSet", "template"),
+        ("Service", "template"),  # Knative's
         ("Job", "template"),
         ("CronJob", "jobTemplate.spec.template"),
     ],
@@ -143,6 +144,11 @@ def test_init_containers_serve_only_as_sidecars() -> None:
             "--model=m --max-model-len=1 --kv-cache-dtype=fp8",
         ),
         ("command: [env, A=1, vllm, serve, m]", "m"),
+        (
+            "image: x/weights-client\nargs: [--model=m, --max-num-seqs=1, --max-model-len=1, --enforce-eager]\n"
+            "resources: {limits: {nvidia.com/gpu: 1}}",
+            "--model=m --max-num-seqs=1 --max-model-len=1 --enforce-eager",
+        ),
     ],
 )
 def test_commands(container: str, expected: str) -> None:
@@ -159,6 +165,7 @@ def test_commands(container: str, expected: str) -> None:
         "image: lmsysorg/sglang\nargs: [--model, m, --tensor-parallel-size, '2', --served-model-name, x]",
         "image: ghcr.io/llm-d/llm-d-inference-sim:v1\nargs: [--model, m, --max-num-seqs, '2', --max-loras, '2']",
         'image: curlimages/curl\ncommand: [sh, -c, \'curl http://vllm/v1 -d {"model": "m"}\']',
+        "image: x/vllm-client\nargs: [--model, m, --max-num-seqs, '2', --max-model-len, '1', --enforce-eager]",
         "image: x/vllm-router\nargs: [--port=8000, --vllm-port=8200, --data-parallel-size=4]",
         "image: python:3.12\ncommand: [sh, -c, 'echo vllm serve m; grep \"vllm serve\" /log']",
         "image: vllm/vllm-openai\ncommand: [sh, -c, 'python download.py --model m']",

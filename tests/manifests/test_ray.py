@@ -125,6 +125,26 @@ def test_a_configuration_file_of_ray_serve() -> None:
     assert two.id == "f.yaml/a/org/two"
 
 
+def test_the_models_of_a_builder_of_ones_own() -> None:
+    text = """\
+        applications:
+          - name: a
+            import_path: builder:build
+            args:
+              prefill_config:
+                model_loading_config: {model_id: m, model_source: org/m}
+                engine_kwargs: {max_num_seqs: 4}
+              decode_config:
+                model_loading_config: {model_id: m, model_source: org/m}
+                engine_kwargs: {max_num_seqs: 8}
+              ingress: {autoscaling_config: {min_replicas: 2}}
+        """
+    assert [(found.id, found.span.line, found.words[-1].value) for found in units(text)] == [
+        ("f.yaml/a/prefill_config/m", 6, "4"),
+        ("f.yaml/a/decode_config/m", 9, "8"),
+    ]
+
+
 def test_a_ray_job() -> None:
     text = """\
         apiVersion: ray.io/v1
