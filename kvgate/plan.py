@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvgate.capacity.prediction import Basis, Prediction, Starts, Workload
 from kvgate.config import Config, UnitConfig, WorkloadConfig
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kvgate.manifests.unit import Reading, ServeUnit
     from kvgate.measured import Measurement
     from kvgate.models.model import Model
+
+
+# where KServe puts the model that its storage initializer fetches or mounts (kserve, pkg/constants/constants.go)
+STORAGE_MOUNT: Final = "/mnt/models"
 
 
 @record
@@ -358,7 +362,9 @@ def _model(
     from kvgate.models.resolve import find_model
 
     reference: str | None = None
-    if parsed.model is not None:
+    mounts = unit.storage_model is not None and STORAGE_MOUNT not in config.models
+    # a command that names the place where the controller puts the model leaves the naming to the controller
+    if parsed.model is not None and not (mounts and parsed.model.value == STORAGE_MOUNT):
         origins["model"] = Origin("argument", parsed.model.span)
         if isinstance(parsed.model.value, Unresolved):
             return parsed.model.value.text, None, parsed.model.value.reason

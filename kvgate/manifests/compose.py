@@ -244,6 +244,7 @@ class _Service:
             accelerated=any(request.count != 0 for request in requests),
             find=self.mounted if built is None else lambda path: self.mounted(path) or built.find(path),
         )
+        installs = built.image.installs if built is not None else ()
         try:
             starts = find_starts(container)
         except TooLargeError as error:
@@ -254,7 +255,7 @@ class _Service:
         if starts and built is not None:
             self.project.tree.built.add(built.path)
         for number, start in enumerate(starts):
-            yield self.unit(name, start, number, container, environment, spans, requests)
+            yield self.unit(name, start, number, container, environment, spans, requests, installs)
 
     def unit(
         self,
@@ -265,10 +266,12 @@ class _Service:
         environment: dict[str, Value],
         spans: dict[str, Span],
         requests: tuple[GpuRequest, ...],
+        installs: tuple[Text, ...],
     ) -> ServeUnit:
         file = self.project.file
         replicas, replicas_span, notes = self.replicas()
-        requirement = find_requirement(word.text for word in (*(container.command or ()), *container.arguments))
+        words = (*(container.command or ()), *container.arguments)
+        requirement = find_requirement(word.text for word in words) or find_requirement(installs)
         return ServeUnit(
             id=f"{file.path}/{name}" + (f"/{number + 1}" if number else ""),
             path=file.path,

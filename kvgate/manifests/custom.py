@@ -12,7 +12,7 @@ from typing import Final
 
 from kvgate.manifests.container import Argument
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
-from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.tree import ServingRuntime, Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
@@ -126,7 +126,7 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             variable=managed.variable if managed else None,
             storage=scalar_at(item, *managed.model) if managed and managed.model else _storage(site),
             managed=runtime,
-            fallback_image=_image_of_runtime(tree, file, item, site),
+            runtime=_runtime_of(tree, file, item, site),
             image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
             templated=templated,
         )
@@ -183,10 +183,10 @@ def _served_by_runtime(site: _Site) -> bool:
     return name.lower() in ("vllm", "huggingface") or "vllm" in (text_at(container, "runtime") or "").lower()
 
 
-def _image_of_runtime(tree: Tree, file: SourceFile, item: Node, site: _Site) -> Scalar | None:
-    """The image of the runtime that a KServe ``predictor.model`` names."""
+def _runtime_of(tree: Tree, file: SourceFile, item: Node, site: _Site) -> ServingRuntime | None:
+    """The runtime that a KServe ``predictor.model`` names."""
     runtime = text_at(site.containers[0], "runtime") if len(site.containers) == 1 else None
-    return tree.runtime_image(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
+    return tree.runtime(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
 
 
 def _storage(site: _Site) -> Scalar | None:

@@ -14,7 +14,16 @@ from kvgate.manifests.container import Argument, Container, Start, environment_o
 from kvgate.manifests.entrypoint import flag_name, says_engine
 from kvgate.manifests.launch import find_starts, why_unread
 from kvgate.manifests.quantities import quantity_bytes
-from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.tree import (
+    ServingRuntime,
+    Tree,
+    entries_at,
+    expand_list,
+    items_at,
+    node_at,
+    scalar_at,
+    text_at,
+)
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -162,7 +171,7 @@ class Pod:
         variable: environment variable with further arguments.
         storage: the model that a controller mounts.
         managed: the containers have no command because a controller gives them vLLM's.
-        fallback_image: the image of containers that name none, because a controller brings it.
+        runtime: what a controller merges the container with: it gives what that lacks, and its arguments come first.
         image_runs: a container without command and arguments runs its image's entry point (a Ray node does not).
         templated: it is what is known of a template.
     """
@@ -187,7 +196,7 @@ class Pod:
     variable: str | None = None
     storage: Scalar | None = None
     managed: bool = False
-    fallback_image: Scalar | None = None
+    runtime: ServingRuntime | None = None
     image_runs: bool = True
     templated: bool = False
 
@@ -203,7 +212,9 @@ class Pod:
         if not isinstance(node, Mapping):
             return
         name = text_at(node, "name") or ""
+        base = self.runtime.container if self.runtime is not None else None
         environment = Environment(self.tree, self.file, self.namespace)
+        environment.read(base)
         for holder in reversed(self.around):
             environment.read(holder, "envs")
         environment.read(node)
@@ -211,10 +222,12 @@ class Pod:
         for holder in self.around:
             if not requests and node_at(node, "resources") is None:
                 requests, shares = accelerator_requests(holder)
-        image_node = scalar_at(node, "image") or self.fallback_image
+        if not requests:
+            requests, shares = accelerator_requests(base)
+        image_node = scalar_at(node, "image") or scalar_at(base, "image")
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
         named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
-        command = environment.words(node_at(node, "command"))
+        command = environment.words(node_at(node, "command") or node_at(base, "command"))
         if self.templated:
             named = says_engine(f"{name}-{self.name}") or "vllm" in (image.value if image else "").lower()
             if all(word.unresolved and word.unresolved[0].text == word.value for word in command):
@@ -222,7 +235,7 @@ class Pod:
         managed = self.managed or (self.variable is not None and name in ("main", ""))
         container = Container(
             command=command or None,
-            arguments=self._arguments(node, environment, managed),
+            arguments=(*environment.words(node_at(base, "args")), *self._arguments(node, environment, managed)),
             image=image,
             environment=environment.values,
             span=self.span or node.span,
@@ -331,12 +344,8 @@ class Pod:
 
     def shared_memory(self, container: Node) -> SharedMemory | None:
         """What a container of the pod has at /dev/shm."""
-        for mount in items_at(container, "volumeMounts"):
-            if (text_at(mount, "mountPath") or "").rstrip("/") != "/dev/shm":  # noqa: S108 - a path in a manifest
-                continue
-            for volume in items_at(self.spec, "volumes"):
-                if text_at(volume, "name") != text_at(mount, "name"):
-                    continue
+        for mount, volume in self._volumes(container):
+            if (text_at(mount, "mountPath") or "").rstrip("/") == "/dev/shm":  # noqa: S108 - a path in a manifest
                 directory = node_at(volume, "emptyDir")
                 if directory is not None:
                     limit = text_at(directory, "sizeLimit")
@@ -350,24 +359,32 @@ class Pod:
 
     def mounted(self, container: Node, path: str) -> Value | None:
         """Text of a file that a ConfigMap of the tree puts at a path inside the container."""
-        for mount in items_at(container, "volumeMounts"):
+        for mount, volume in self._volumes(container):
             base = (text_at(mount, "mountPath") or "").rstrip("/")
             sub = text_at(mount, "subPath")
-            if not base or (path != base if sub else not path.startswith(base + "/")):
+            name = text_at(volume, "configMap", "name")
+            if not base or not name or (path != base if sub else not path.startswith(base + "/")):
                 continue
             key = sub or path[len(base) + 1 :]
-            for volume in items_at(self.spec, "volumes"):
-                name = text_at(volume, "configMap", "name")
-                if text_at(volume, "name") != text_at(mount, "name") or not name:
-                    continue
-                for item in items_at(volume, "configMap", "items"):
-                    if text_at(item, "path") == key:
-                        key = text_at(item, "key") or key
-                        break
-                found = self.tree.config_map(name, self.namespace, self.file.path)
-                if found and key in found.data:
-                    return found.data[key]
+            for item in items_at(volume, "configMap", "items"):
+                if text_at(item, "path") == key:
+                    key = text_at(item, "key") or key
+                    break
+            found = self.tree.config_map(name, self.namespace, self.file.path)
+            if found and key in found.data:
+                return found.data[key]
         return None
+
+    def _volumes(self, container: Node) -> Iterator[tuple[Node, Node]]:
+        """The mounts of a container, and of the runtime's, each with its volume."""
+        holders: list[tuple[Node, Node | None]] = [(container, self.spec)]
+        if self.runtime is not None:
+            holders.append((self.runtime.container, self.runtime.spec))
+        for holder, spec in holders:
+            for mount in items_at(holder, "volumeMounts"):
+                for volume in items_at(spec, "volumes"):
+                    if text_at(volume, "name") == text_at(mount, "name"):
+                        yield mount, volume
 
 
 class Environment:
@@ -381,7 +398,7 @@ class Environment:
         self.spans: dict[str, Span] = {}
         self._sources: list[str] = []
 
-    def read(self, container: Node, key: str = "env") -> None:
+    def read(self, container: Node | None, key: str = "env") -> None:
         if key == "env":
             for source in items_at(container, "envFrom"):
                 self._read_source(source)
@@ -469,7 +486,7 @@ def _pair(first: Span, second: Span) -> Span:
     return second
 
 
-def accelerator_requests(container: Node) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+def accelerator_requests(container: Node | None) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
     """Devices that a container asks for (limits before requests), and shares of a device as hints."""
     requests: dict[str, GpuRequest] = {}
     shares: dict[str, NodeHint] = {}

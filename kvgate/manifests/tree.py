@@ -49,11 +49,13 @@ class Autoscaler:
 
 @record
 class ServingRuntime:
-    """The image that a KServe runtime serves models with."""
+    """The pod with which a KServe runtime serves models, and the container in it that serves them."""
 
     name: str
     namespace: str | None
-    image: Scalar
+    spec: Node
+    container: Node
+    document: Node
     path: str
 
 
@@ -68,6 +70,7 @@ class Tree:
     Attributes:
         used: paths of files that others run, mount or hand to vLLM.
         built: paths of Dockerfiles whose image a server of another file runs.
+        runtimes_used: path and beginning of each (Cluster)ServingRuntime that another object serves its model with.
         memo: what readers found out about the tree and want to keep.
     """
 
@@ -84,6 +87,7 @@ class Tree:
         self._side: dict[str, SourceFile | None] = {}
         self.used: set[str] = set()
         self.built: set[str] = set()
+        self.runtimes_used: set[tuple[str, int]] = set()
         self.memo: dict[str, object] = {}
         self._config_maps: list[ConfigMap] | None = None
         self._autoscalers: list[Autoscaler] | None = None
@@ -153,16 +157,18 @@ class Tree:
             lambda left, right: left.minimum == right.minimum,
         )
 
-    def runtime_image(self, name: str, namespace: str | None, path: str) -> Scalar | None:
-        """The image of the (Cluster)ServingRuntime of a name."""
+    def runtime(self, name: str, namespace: str | None, path: str) -> ServingRuntime | None:
+        """The (Cluster)ServingRuntime of a name, for an object of a file, which uses it thereby."""
         if self._runtimes is None:
             self._runtimes = list(self._all_runtimes())
         found = _nearest(
             [item for item in self._runtimes if item.name == name and _compatible(item.namespace, namespace)],
             path,
-            lambda left, right: left.image.value == right.image.value,
+            lambda left, right: left.container.span.text == right.container.span.text,
         )
-        return found.image if found is not None else None
+        if found is not None:
+            self.runtimes_used.add((found.path, found.document.span.start))
+        return found
 
     def _documents(self, pattern: re.Pattern[str]) -> Iterator[tuple[SourceFile, Node]]:
         for file in self.files.values():
@@ -231,10 +237,13 @@ class Tree:
     def _all_runtimes(self) -> Iterator[ServingRuntime]:
         for file, document in self._documents(_RUNTIME):
             name = text_at(document, "metadata", "name")
-            containers = items_at(document, "spec", "containers")
-            images = [image for node in containers if (image := scalar_at(node, "image")) is not None and image.value]
-            if name and images and (text_at(document, "kind") or "").endswith("ServingRuntime"):
-                yield ServingRuntime(name, text_at(document, "metadata", "namespace"), images[0], file.path)
+            spec = node_at(document, "spec")
+            containers = items_at(spec, "containers")
+            # the one of this name serves the model, others stand beside it
+            serving = [node for node in containers if text_at(node, "name") == "kserve-container"] or containers
+            if name and spec and serving and (text_at(document, "kind") or "").endswith("ServingRuntime"):
+                namespace = text_at(document, "metadata", "namespace")
+                yield ServingRuntime(name, namespace, spec, serving[0], document, file.path)
 
 
 def _compatible(left: str | None, right: str | None) -> bool:

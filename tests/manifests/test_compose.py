@@ -410,6 +410,14 @@ def test_what_is_built_beside_runs_what_its_dockerfile_says() -> None:
     assert told(project(**files)) == [("compose.yaml", "org/m --max-model-len 4096")]
 
 
+def test_what_a_dockerfile_installs_is_the_release_of_what_is_built() -> None:
+    dockerfile = "FROM python:3.12\nRUN pip install \\\n  vllm==0.11.0 \\\n  ray>=2.9\nCMD vllm serve org/m\n"
+    files = {"compose_yaml": "services: {llm: {build: ., gpus: all}}\n", "Dockerfile": dockerfile}
+    (found,) = project(**files)
+    assert found.requirement is not None
+    assert (found.requirement.value, found.requirement.span.line) == ("vllm==0.11.0", 3)
+
+
 def test_a_config_is_a_file_inside_the_container() -> None:
     text = """\
         services:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
+from kvgate.config import Config
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
+from kvgate.plan import ModelContext, PlanOverrides, make_plan
 from kvgate.source.text import SourceFile
 
 SERVICE = """\
@@ -61,6 +64,53 @@ def test_an_image_of_its_own_wins() -> None:
     found = service(service=text, runtime=runtime("", "vllm/vllm-openai:v0.15.1"))
     assert found.image is not None
     assert found.image.value == "vllm/vllm-openai:v0.9.1"
+
+
+RUNTIME = """\
+    apiVersion: serving.kserve.io/v1alpha1
+    kind: ClusterServingRuntime
+    metadata: {name: cuda}
+    spec:
+      containers:
+        - {name: logger, image: logger, command: [log]}
+        - name: kserve-container
+          image: vllm/vllm-openai:v0.15.1
+          command: [vllm, serve, /mnt/models]
+          args: [--tensor-parallel-size=2, --max-model-len=8192]
+          env: [{name: A, value: "1"}, {name: B, value: "2"}]
+          resources: {limits: {nvidia.com/gpu: 2}}
+          volumeMounts: [{name: shm, mountPath: /dev/shm}]
+      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]
+    """
+
+
+def test_a_service_is_its_runtime_with_what_it_says_itself_on_top() -> None:
+    text = SERVICE.replace("runtime: cuda", "runtime: cuda\n          env: [{name: B, value: '3'}]")
+    sources = [SourceFile("s.yaml", dedent(text)), SourceFile("r.yaml", dedent(RUNTIME))]
+    (found,) = read_tree(sources).units  # the runtime is no server besides
+    assert found.id == "InferenceService/ai/chat"
+    assert [word.value for word in found.words] == [
+        "/mnt/models", "--tensor-parallel-size=2", "--max-model-len=8192", "--max-model-len=4096",
+    ]  # fmt: skip
+    assert found.storage_model is not None
+    assert found.storage_model.value == "hf://org/m"
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert [(item.name, item.value.value) for item in found.environment if item.value] == [("A", "1"), ("B", "3")]
+    assert found.shared_memory is not None
+    assert found.shared_memory.bytes == 8 << 30
+    # the runtime's command names the place where the controller puts the model, unless kvgate.yaml knows that place
+    root = Path("/nowhere")
+    plan = make_plan(found, Config(root=root), PlanOverrides(), ModelContext(root=root))
+    assert plan.model_reference == "hf://org/m"
+    mapped = Config(root=root, models={"/mnt/models": "org/other"})
+    plan = make_plan(found, mapped, PlanOverrides(), ModelContext(root=root))
+    assert plan.model_reference == "/mnt/models"
+
+
+def test_a_runtime_that_nothing_uses_is_shown_for_itself() -> None:
+    other = SERVICE.replace("runtime: cuda", "runtime: other")
+    sources = [SourceFile("s.yaml", dedent(other)), SourceFile("r.yaml", dedent(RUNTIME))]
+    assert {unit.kind for unit in read_tree(sources).units} == {"InferenceService", "ClusterServingRuntime"}
 
 
 def test_the_terms_of_a_charts_node_affinity_name_the_machine() -> None:
