@@ -240,6 +240,16 @@ VLLM_FLAGS: Final = frozenset(
 )  # fmt: skip
 
 
+# Flags of other engines that vLLM does not have.
+_FOREIGN_FLAGS: Final = frozenset(
+    {
+        "cache-type-k", "cache-type-v", "context-length", "ctx-size", "flash-attn", "gpu-layers", "hf-file", "hf-repo",
+        "max-batch-tokens", "max-input-length", "max-input-tokens", "max-total-tokens", "mem-fraction-static", "mmproj",
+        "n-gpu-layers", "n-predict", "num-shard",
+    }
+)  # fmt: skip
+
+
 def flag_name(word: Word) -> str | None:
     """The long flag that a word begins with, with dashes; None for anything else."""
     value = word.text.value
@@ -282,6 +292,8 @@ def speaks_vllm(words: Sequence[Word], *, named: bool, stored: bool = False) -> 
         stored: the model is said beside the arguments.
     """
     flags = count_vllm_flags(words)
+    if not flags and any(flag_name(word) in _FOREIGN_FLAGS for word in words):
+        return False
     if names_model(words) or stored:
         return flags >= (0 if named else 2)
     return flags >= (1 if named else 3)

@@ -25,6 +25,7 @@ from kvgate.manifests.tree import (
     text_at,
 )
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
@@ -156,6 +157,14 @@ def hints_of_terms(terms: list[Node]) -> Iterator[NodeHint]:
                 yield NodeHint(key, values, expression.span)
 
 
+# A chart's helper for the name of one of its parts: the part says what that is, not the chart.
+_PART_HELPER: Final = regex(r'(?:include|template)\s+"[\w-]+\.([\w.-]+)\.[\w-]+"')
+
+
+def _component(name: str) -> str:
+    return _PART_HELPER.sub(r"\1", name) if "{{" in name else name
+
+
 @record
 class Pod:
     """A pod template and the object it belongs to.
@@ -228,14 +237,17 @@ class Pod:
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
         named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
         command = environment.words(node_at(node, "command") or node_at(base, "command"))
+        brought: tuple[Word, ...] = ()
         if self.templated:
-            named = says_engine(f"{name}-{self.name}") or "vllm" in (image.value if image else "").lower()
+            told = says_engine(f"{_component(name)}-{_component(self.name)}")
+            named = told or "vllm" in (image.value if image else "").lower()
             if all(word.unresolved and word.unresolved[0].text == word.value for word in command):
-                command = ()  # there only if the values bring one
+                brought, command = tuple(command), ()  # there only if the values bring one
         managed = self.managed or (self.variable is not None and name in ("main", ""))
         container = Container(
             command=command or None,
-            arguments=(*environment.words(node_at(base, "args")), *self._arguments(node, environment, managed)),
+            arguments=(*environment.words(node_at(base, "args")), *self._arguments(node, environment, managed))
+            or brought,
             image=image,
             environment=environment.values,
             span=self.span or node.span,

@@ -190,6 +190,41 @@ def test_a_template_without_values() -> None:
     assert [item.reason for item in found.unread] == ["a template, not rendered: its text was read without values"]
 
 
+POD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "NAME" . }}
+spec:
+  template:
+    spec:
+      containers:
+        - name: CONTAINER
+          image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"
+          REST
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "container", "rest", "expected"),
+    [
+        ("vllm.fullname", "main", "args: {{ toYaml .Values.x }}", ["?{{ toYaml .Values.x }}"]),
+        # the part of a chart tells what it is, not the chart
+        ("vllm.embeddings.fullname", "main", "args: {{ toYaml .Values.x }}", []),
+        ("stack.vllm.fullname", "main", "args: {{ toYaml .Values.x }}", ["?{{ toYaml .Values.x }}"]),
+        # a whole command that the values bring
+        ("c.fullname", "vllm", "command: {{ toYaml .Values.x }}", ["?{{ toYaml .Values.x }}"]),
+        ("c.fullname", "app", "command: {{ toYaml .Values.x }}", []),
+        # flags of llama.cpp
+        ("c.fullname", "vllm", 'args: ["--model", "/m/{{ .Values.file }}", "--n-gpu-layers", "9", "--port=1"]', []),
+        ("c.fullname", "vllm", 'args: ["--model", "/m/a", "--port=1"]', ["--model /m/a --port=1"]),
+    ],
+)  # fmt: skip
+def test_which_containers_of_a_chart_serve(name: str, container: str, rest: str, expected: list[str]) -> None:
+    text = POD.replace("NAME", name).replace("CONTAINER", container).replace("REST", rest)
+    assert [words(unit) for unit in reading(d_DOT_yaml=text).units] == expected
+
+
 def test_a_chart_below_another() -> None:
     found = reading(
         p__Chart_DOT_yaml="name: p\ndependencies: [{name: c, alias: engine, condition: engine.enabled}]\n",

@@ -152,6 +152,27 @@ def test_opea_kubeai_and_recipes() -> None:
     assert units("workload: {model: {name: org/m}, gpus: 4, framework: sglang}\nservice: {}\n") == []
 
 
+def test_a_known_chart_below_another() -> None:
+    text = """\
+        app: {image: x}
+        vllm-stack:
+          enabled: true
+          servingEngineSpec:
+            modelSpec:
+            - {name: a, modelURL: org/a, requestGPU: 2, vllmConfig: {maxModelLen: 1}}
+        """
+    unit = one(text)
+    assert (words(unit), gpus(unit)) == ("--model org/a --max-model-len 1 --no-enable-prefix-caching", [2])
+    assert units(text.replace("enabled: true", "enabled: false")) == []
+    unit = one("serving:\n  catalog:\n    a: {url: hf://org/m, engine: VLLM}\n")
+    assert words(unit) == "--model org/m"
+
+
+def test_production_stack_with_a_file_of_arguments() -> None:
+    unit = one("servingEngineSpec: {modelSpec: [{name: a, vllmConfig: {extraArgs: [--config, /p/a.yaml]}}]}\n")
+    assert words(unit) == "--no-enable-prefix-caching --config /p/a.yaml"
+
+
 # -- by shape ----------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +214,39 @@ def test_arguments_in_camel_case() -> None:
         ("vllm: {model: org/m, config: {max_model_len: '4096', trust_remote_code: true}}\n",
          "--model org/m --max-model-len 4096 --trust-remote-code"),
         ("vllm: {enabled: false, model: org/m, maxModelLen: 1, tensorParallelSize: 1}\n", None),
+        # an image of vLLM, a model and a pod's settings are a server, without arguments too
+        ("image: {repository: vllm/vllm-openai}\nmodel: org/m\nresources: {}\n", "--model org/m"),
+        ("image: {repository: org/app}\nmodel: org/m\nresources: {}\nproxy: vllm\n", None),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {name: org/m, maxModelLen: 4096, dtype: half}\nreplicas: 1\n",
+         "--model org/m --max-model-len 4096 --dtype half"),
+        # arguments may stand in mappings of any name beside the model
+        ("image: {repository: vllm/vllm-openai}\nmodel: {id: org/m, servedName: s}\nextraArgs: []\n"
+         "server: {port: 80, gpuMemoryUtilization: 0.8}\ntoolCalling: {enabled: true, parser: hermes}\n",
+         "--model org/m --served-model-name s --enable-auto-tool-choice --tool-call-parser hermes "
+         "--gpu-memory-utilization 0.8 --port 80"),
+        ("model: org/m\nservedModelName: s\nvllm: {extraArgs: [--max-model-len=1]}\nservice: {}\n",
+         "--model org/m --served-model-name s --max-model-len=1"),
+        ("image: vllm/vllm-openai\nmodel: org/m\nextraArgs: []\nfeatures: {toolCalling: {enabled: false, parser: x}}\n"
+         "prefixCaching: {enabled: false}\nmaxModelLen: 1\n", "--model org/m --max-model-len 1"),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {name: org/m, args: [--enforce-eager]}\nservice: {}\n",
+         "--model org/m --enforce-eager"),
+        ("vllm: {command: [/bin/sh, -c], args: ['vllm serve org/m --port 1']}\nimage: {repository: vllm/vllm-openai}\n"
+         "tests: {enabled: true}\n", "org/m --port 1"),
+        # of several names of a model, the one that says where it is
+        ("model: {name: shown, huggingfaceRepo: org/m}\nvllm: {tensorParallelSize: 2, maxModelLen: 1}\n",
+         "--model org/m --tensor-parallel-size 2 --max-model-len 1"),
+        ("model: {name: shown, storage: {uri: hf://org/m}, runtime: {args: [--max-num-seqs=4]}}\nvllm: {}\n",
+         "--model org/m --max-num-seqs=4"),
+        ("model: {name: only}\nvllm: {tensorParallelSize: 2, maxModelLen: 1}\n",
+         "--model only --tensor-parallel-size 2 --max-model-len 1"),
+        # a container that is called model is no model
+        ("containers: {model: {image: {repository: vllm/vllm-openai}, name: x, args: [org/m, --port=1]}}\n",
+         "org/m --port=1"),
+        # a chart's `tpl` puts values into values
+        ("vllm: {model: org/m, port: 80, args: ['--model={{ .Values.vllm.model }}',"
+         " '--port={{ .Values.vllm.port | quote }}', '--seed={{ .Values.none }}']}\n"
+         "image: {repository: vllm/vllm-openai}\n",
+         "--model=org/m --port=80 ?--seed={{ .Values.none }}"),
         ("router: {image: lmcache/vllm-router, args: [--vllm-url, x], maxModelLen: 1, tensorParallelSize: 2}\n", None),
         ("tgi: {image: {repository: ghcr.io/huggingface/text-generation-inference}, args: [--model-id, vllm]}\n", None),
         ("engine: sglang\nmodel: vllm/m\nmaxModelLen: 4096\ntensorParallelSize: 2\n", None),
@@ -237,6 +291,48 @@ def test_flux_release() -> None:
     )
     assert unit.id == "HelmRelease/ai/llm/controllers/vllm/containers/app"
     assert (unit.kind, words(unit), unit.replicas, gpus(unit)) == ("HelmRelease", "--model org/m", 2, [1])
+
+
+def test_parameters_of_an_application() -> None:
+    (unit,) = units(
+        """\
+        apiVersion: argoproj.io/v1alpha1
+        kind: Application
+        metadata: {name: a, namespace: argocd}
+        spec:
+          source:
+            path: charts/vllm
+            helm:
+              values: |
+                image: {repository: vllm/vllm-openai}
+                vllm: {maxModelLen: 1, enforceEager: true}
+              parameters:
+              - {name: vllm.model, value: org/m}
+              - {name: vllm.maxModelLen, value: "4096"}
+              - {name: "vllm.extraArgs[0]", value: --seed=1}
+              - {name: resources.limits.nvidia\\.com/gpu, value: "2"}
+              - {name: vllm.enableLora, value: "true"}
+        """,
+        "app.yaml",
+    )
+    assert words(unit) == "--model org/m --max-model-len 4096 --enforce-eager --enable-lora --seed=1"
+    assert (gpus(unit), unit.kind, unit.words[3].text.span.line) == ([2], "Application", 13)
+
+
+def test_several_servers_beside_an_image_stay_several() -> None:
+    found = units(
+        """\
+        image: {repository: vllm/vllm-openai}
+        model: org/m
+        resources: {}
+        prefill: {maxModelLen: 1, maxNumSeqs: 2}
+        decode: {maxModelLen: 3, maxNumSeqs: 4}
+        """
+    )
+    assert [words(unit) for unit in found] == [
+        "--model org/m --max-model-len 1 --max-num-seqs 2",
+        "--model org/m --max-model-len 3 --max-num-seqs 4",
+    ]
 
 
 def test_values_as_a_text() -> None:

@@ -87,8 +87,12 @@ _PARALLEL: Final[frozenset[Path]] = frozenset(
 CHARTS: Final[tuple[Chart, ...]] = (
     Chart(
         name="vllm production-stack",
-        sites=(("servingEngineSpec", "modelSpec", "[]"), ("modelSpec", "[]")),
-        needs=(("modelURL",),),
+        sites=(
+            ("servingEngineSpec", "modelSpec", "[]"),
+            ("modelSpec", "[]"),
+            ("*", "servingEngineSpec", "modelSpec", "[]"),
+        ),
+        needs=(("modelURL",), ("vllmConfig",)),
         model=(("modelURL",),),
         flags=(
             (("modelRevision",), "revision"),
@@ -120,7 +124,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
     ),
     Chart(
         name="llm-d modelservice",
-        sites=(("prefill", "containers", "[]"), ("decode", "containers", "[]")),
+        sites=tuple((*above, role, "containers", "[]") for above in ((), ("*",)) for role in ("prefill", "decode")),
         needs=(("modelCommand",),),
         model=(("..", "..", "modelArtifacts", "uri"),),
         flags=_MODELSERVICE_FLAGS,
@@ -149,7 +153,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
     ),
     Chart(
         name="KubeAI models",
-        sites=(("catalog", "*"), ("models", "catalog", "*")),
+        sites=(("catalog", "*"), ("*", "catalog", "*")),
         needs=(("url",),),
         equals=((("engine",), "vllm"),),
         model=(("url",),),

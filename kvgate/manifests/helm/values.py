@@ -65,7 +65,10 @@ _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
     "modelRepo", "repoId", "huggingfaceId", "hfModel", "modelUri",
 )  # fmt: skip
-_INSIDE_MODEL: Final = ("name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId")
+_INSIDE_MODEL: Final = (
+    "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
+    "huggingfaceName", "hfRepo", "hfModel", "hfName", "storageUri", "storage",
+)  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
 _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
 _ALIASES: Final = {
@@ -73,6 +76,7 @@ _ALIASES: Final = {
     "gpu-mem-util": "gpu-memory-utilization",
     "max-model-length": "max-model-len",
     "max-sequences": "max-num-seqs",
+    "served-name": "served-model-name",
     "tensor-parallel": "tensor-parallel-size",
     "tensor-parallelism": "tensor-parallel-size",
     "pipeline-parallelism": "pipeline-parallel-size",
@@ -82,7 +86,15 @@ _ALIASES: Final = {
     "prefix-caching": "enable-prefix-caching",
     "chunked-prefill": "enable-chunked-prefill",
     "enable-lo-ra": "enable-lora",
+    "lora": "enable-lora",
+    "lora-max-rank": "max-lora-rank",
+    "tool-calling": "enable-auto-tool-choice",
+    "tool-calling-parser": "tool-call-parser",
 }
+# Of these, those that a mapping may stand under: it is switched on by its `enabled`.
+_SWITCHES: Final = frozenset(
+    {"enable-auto-tool-choice", "enable-chunked-prefill", "enable-lora", "enable-prefix-caching"}
+)
 # Flags that other programs have as keys too: they are taken where a mapping is a server already.
 _PLAIN_FLAGS: Final = frozenset(
     {
@@ -139,7 +151,7 @@ def looks_like_values(path: str, root: Mapping) -> bool:
     named_so = path.endswith((".yaml", ".yml", ".gotmpl", "-")) or is_template_name(path)
     if not named_so and "." in path.rpartition("/")[2]:
         return False
-    if keys & {"suite", "tests", "$schema", "apiVersion", "kind", "openapi"}:
+    if keys & {"suite", "$schema", "apiVersion", "kind", "openapi"} or isinstance(root.get("tests"), YamlSequence):
         return False
     if keys & {"scenario", "modelSpec", "LLM_MODEL_ID"} or VALUES_NAME.search(path):
         return True
@@ -180,7 +192,7 @@ class _Reader:
     def __init__(self, tree: Tree, file: SourceFile, root: Mapping, release: Release | None) -> None:
         self.tree = tree
         self.file = file
-        self.root = root
+        self.root = root = _with_own_values(root) if ".Values." in file.text else root
         self.release = release
         self.vllm = re.search("vllm", file.text, re.IGNORECASE) is not None
         self.count = 0
@@ -274,18 +286,22 @@ class _Reader:
         if scalar_bool(site.node.get("enabled")) is False:
             return
         found = list(self._server(site))
-        if found:
-            yield from found
-            return
-        for inner in _below(site):
-            yield from self._by_shape(inner)
+        if not found:
+            found = [unit for inner in _below(site) for unit in self._by_shape(inner)]
+        if not found and _is_alone(site):
+            found = list(self._server(site, alone=True))
+        yield from found
 
-    def _server(self, site: _Site) -> Iterator[ServeUnit]:
+    def _server(self, site: _Site, *, alone: bool = False) -> Iterator[ServeUnit]:
         node = site.node
-        holders = [node, *(inner for key in _ARGUMENT_KEYS if isinstance(inner := node.get(key), Mapping))]
-        rest = [word for holder in holders for key in _WORD_KEYS for word in _words(holder.get(key))]
-        flags = list(_flags(node))
-        if not rest and not flags and not any(node.get(key) is not None for key in _COMMAND_KEYS):
+        parts = _parts(node)
+        beside = _image_of_node(node)  # with an image of vLLM, a model's arguments are the server's
+        inner = node.get("model") if beside is not None and is_vllm_image(beside.value) else None
+        model_of = [inner] if isinstance(inner, Mapping) else []
+        holders = [node, *(inner for key in _ARGUMENT_KEYS if isinstance(inner := node.get(key), Mapping)), *parts]
+        rest = [word for holder in (*holders, *model_of) for key in _WORD_KEYS for word in _words(holder.get(key))]
+        flags = [*_flags(node), *(word for part in parts for word in (*_flags(part, 1), *_plain_flags(part)))]
+        if not rest and not flags and not alone and not any(node.get(key) is not None for key in _COMMAND_KEYS):
             return  # nothing is said here that a server could be made of
         image = _image(site)
         own = {name for word in (*flags, *rest) if (name := flag_name(word)) in VLLM_FLAGS}
@@ -298,13 +314,13 @@ class _Reader:
             serves = image is not None and is_vllm_image(image.value)
             model = _model(site, holders) if not names_model(rest) and not names_model(flags) else None
             given = model is not None or names_model(rest) or names_model(flags)
-            enough = len(own) >= 2 or (bool(own) and given) or (serves and given and bool(rest or flags))
+            enough = len(own) >= 2 or (bool(own) and given) or (serves and given and bool(rest or flags)) or alone
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
             direct = direct or any(key in _ARGUMENT_KEYS for key in (entry.key.value for entry in node.items()))
-            direct = direct and site.keys[-1:] != ("model",)
+            direct = (direct and site.keys[-1:] != ("model",)) or alone
             if not enough or not direct or not (named or self.vllm) or _is_other(site):
                 return
-            flags += [] if isinstance(node.get("model"), Mapping) else _flags_of_model(site)
+            flags += _flags_of_model(site)
             flags += _plain_flags(node)
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
@@ -379,10 +395,53 @@ class _Reader:
         )
 
 
+# -- values that are given by other values -----------------------------------------------------------------------------
+
+_OWN_VALUE: Final = re.compile(r"\{\{-?\s*\.Values\.([A-Za-z_][\w.]*)\s*(?:\|\s*(?:quote|toString)\s*)?-?\}\}")
+
+
+def _with_own_values(root: Mapping) -> Mapping:
+    """Values in which ``{{ .Values.model.name }}`` stands for what they say there: a chart's ``tpl`` makes it so."""
+    entries: dict[int, list[Entry]] = {}  # aliases share theirs
+    items: dict[int, list[Node]] = {}
+
+    def given(node: Node) -> Node:
+        if isinstance(node, Scalar):
+            return _with_values(node, root)
+        if isinstance(node, YamlSequence):
+            if id(node.items) not in items:
+                items[id(node.items)] = [given(item) for item in node.items]
+            return YamlSequence(node.span, items[id(node.items)], node.alias)
+        return mapping(node)
+
+    def mapping(node: Mapping) -> Mapping:
+        if id(node.entries) not in entries:
+            entries[id(node.entries)] = [Entry(entry.key, given(entry.value)) for entry in node.entries]
+        return Mapping(node.span, entries[id(node.entries)], node.alias)
+
+    return mapping(root)
+
+
+def _with_values(node: Scalar, root: Mapping) -> Scalar:
+    parts: list[Text] = []
+    at = 0
+    for match in _OWN_VALUE.finditer(node.value):
+        value = scalar_at(root, *match.group(1).split("."))
+        if value is not None and value.value and not is_null(value) and "{{" not in value.value:
+            parts += [node.text.slice(at, match.start()), value.text]
+            at = match.end()
+    if not parts:
+        return node
+    text = Text.join([*parts, node.text.slice(at, len(node.text))])
+    return Scalar(node.span, text.value, node.style or '"', node.alias, text)
+
+
 # -- walking -----------------------------------------------------------------------------------------------------------
 
 
 def _walk(site: _Site, path: Path) -> Iterator[_Site]:
+    if scalar_bool(site.node.get("enabled")) is False:
+        return
     if not path:
         yield site
         return
@@ -438,8 +497,6 @@ def _at(site: _Site, path: Path) -> Node | None:
 def _applies(chart: Chart, site: _Site) -> bool:
     if not any(not is_null(_at(site, path)) for path in chart.needs):
         return False
-    if scalar_bool(site.node.get("enabled")) is False:
-        return False
     for path, text in chart.equals:
         found = _at(site, path)
         if not isinstance(found, Scalar) or text not in found.value.lower():
@@ -477,6 +534,42 @@ def _flag_words(flag: str, node: Node | None) -> list[Word]:
     return [Word(Text.at(f"--{flag}", node.span)), word_of_node(node)]
 
 
+def _is_alone(site: _Site) -> bool:
+    """Whether a mapping has an image of vLLM, a model and a pod's settings: a server that is told nothing else here."""
+    image = _image_of_node(site.node)
+    if image is None or not is_vllm_image(image.value) or _model_of_node(site.node) is None:
+        return False
+    return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
+
+
+def _parts(node: Mapping) -> list[Mapping]:
+    """The mappings below a server that hold nothing but arguments of it, under whatever key; none where one of them
+    says what another does, as those of several servers do."""
+    found: list[Mapping] = []
+    said: set[str] = set()
+    for entry in node.items():
+        inner = entry.value
+        if not isinstance(inner, Mapping) or entry.key.value in _ARGUMENT_KEYS or entry.key.value == "model":
+            continue
+        keys = {item.key.value for item in inner.items()}
+        lists = {key for key in keys & set(_WORD_KEYS) if any(flag_name(word) for word in _words(inner.get(key)))}
+        names = lists | {flag for key in keys if (flag := _flag_of(key)) in VLLM_FLAGS}
+        if not names or keys & _OWN_KEYS or re.search(_OTHERS, entry.key.value, re.IGNORECASE):
+            continue
+        if names & said:
+            return []
+        said |= names
+        found.append(inner)
+    return found
+
+
+_POD_KEYS: Final = frozenset({"nodeSelector", "replicaCount", "replicas", "resources", "service", "tolerations"})
+# What a mapping that is a server, or a whole pod, has of its own.
+_OWN_KEYS: Final = frozenset(
+    {*_MODEL_KEYS, *_COMMAND_KEYS, *_REPLICA_KEYS, "container", "containers", "enabled", "image", "resources"}
+)
+
+
 def _flag_of(key: str) -> str:
     flag = flag_of_key(key)
     return _ALIASES.get(flag, flag)
@@ -487,7 +580,9 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
     for entry in node.items():
         key, value = entry.key.value, entry.value
         flag = _flag_of(key)
-        if flag in VLLM_FLAGS:
+        if isinstance(value, Mapping) and flag in _SWITCHES:
+            yield from _switch(flag, key, value)
+        elif flag in VLLM_FLAGS:
             yield from _flag_words(flag, value)
         elif depth == 0 and isinstance(value, Mapping) and (key in _ARGUMENT_KEYS or key == "model"):
             yield from _flags(value, 1)
@@ -495,12 +590,24 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
                 yield from _plain_flags(value)
 
 
+def _switch(flag: str, key: str, node: Mapping) -> Iterator[Word]:
+    """What ``toolCalling: {enabled: true, parser: hermes}`` says."""
+    truth = node.get("enabled")
+    if scalar_bool(truth) is not True:
+        return
+    yield from _flag_words(flag, truth)
+    for entry in node.items():
+        joined = _flag_of(f"{key}-{flag_of_key(entry.key.value)}")
+        if joined in VLLM_FLAGS:
+            yield from _flag_words(joined, entry.value)
+
+
 def _flags_of_model(site: _Site) -> list[Word]:
     """Arguments that stand with the model in a mapping around the server: ``model: {name: x, maxModelLen: 4096}``."""
-    for node in site.around:
+    for node in (site.node, *site.around):
         model = node.get("model")
         if isinstance(model, Mapping):
-            return list(_flags(model, 1))
+            return [*(_flags(model, 1) if node is not site.node else ()), *_plain_flags(model)]
     return []
 
 
@@ -523,17 +630,36 @@ _OTHERS: Final = r"router|benchmark|client|scheduler|epp|sidecar|proxy|sglang|tr
 
 def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
     """The model that a server's mapping names, the mappings of its arguments, or one around it."""
-    for node in (site.node, *holders, *site.around):
-        for key in _MODEL_KEYS:
-            value = node.get(key)
-            if isinstance(value, Scalar) and not is_null(value) and value.value:
-                return value
-            if isinstance(value, Mapping):
-                for inner in _INSIDE_MODEL:
-                    named = value.get(inner)
-                    if isinstance(named, Scalar) and not is_null(named) and named.value:
-                        return named
+    own = site.keys[-1:] == ("model",) and site.node.get("image") is None
+    itself = [Mapping(site.node.span, [Entry(Scalar(site.span, "model"), site.node)])] if own else []
+    for node in (*itself, site.node, *holders, *site.around):
+        found = _model_of_node(node)
+        if found is not None:
+            return found
     return None
+
+
+def _model_of_node(node: Mapping) -> Scalar | None:
+    """The model that a mapping names: of several names, the first that tells where the model is."""
+    found: list[Scalar] = []
+    for key in _MODEL_KEYS:
+        value = node.get(key)
+        found += [value] if isinstance(value, Scalar) else _names_inside(value)
+    found = [value for value in found if value.value and not is_null(value)]
+    return next((value for value in found if _PLACE.search(value.value)), found[0] if found else None)
+
+
+def _names_inside(model: Node | None) -> list[Scalar]:
+    found: list[Scalar] = []
+    for key in _INSIDE_MODEL if isinstance(model, Mapping) else ():
+        value = node_at(model, key)
+        value = value if isinstance(value, Scalar) else scalar_at(value, "uri")
+        found += [value] if value is not None else []
+    return found
+
+
+# A repository, a path or an address; a page of the web is none of a model.
+_PLACE: Final = re.compile(r"^(?!https?:)[^\s]*/|\{\{")
 
 
 def _model_words(model: Scalar | None) -> list[Word]:
@@ -555,19 +681,20 @@ def _nearest(site: _Site, keys: Sequence[str]) -> Node | None:
 
 
 def _image(site: _Site) -> Word | None:
-    for node in (site.node, *site.around):
-        image = node.get("image")
-        word = _image_word(image)
-        if word is not None:
-            return word
-        if isinstance(image, Mapping):  # one image for each of several backends
-            for entry in image.items():
-                if "vllm" in entry.key.value.lower() and (word := _image_word(entry.value)) is not None:
-                    return word
-        joined = _joined(scalar_at(node, "repository"), scalar_at(node, "tag"))
-        if joined is not None and "vllm" in joined.value.lower():
-            return joined
-    return None
+    return next((word for node in (site.node, *site.around) if (word := _image_of_node(node)) is not None), None)
+
+
+def _image_of_node(node: Mapping) -> Word | None:
+    image = node.get("image")
+    word = _image_word(image)
+    if word is not None:
+        return word
+    for several in (image, node.get("images")):  # one image for each of several backends
+        for entry in entries_at(several):
+            if "vllm" in entry.key.value.lower() and (word := _image_word(entry.value)) is not None:
+                return word
+    joined = _joined(scalar_at(node, "repository"), scalar_at(node, "tag"))
+    return joined if joined is not None and "vllm" in joined.value.lower() else None
 
 
 def _image_word(image: Node | None) -> Word | None:
