@@ -147,6 +147,19 @@ class Objects:
         except TemplateError:
             return []
 
+    def images(self, kind: str, name: str) -> list[str]:
+        """The images of the containers of a workload that is written out; "" for one without."""
+        return [
+            text_at(container, "image") or ""
+            for file in self.tree.files.values()
+            if file.path.endswith((".yaml", ".yml", ".json")) and kind in file.text and name in file.text
+            if not is_go_template(file.text)
+            for document in self.tree.stream(file).documents
+            for item in expand_list(document)
+            if text_at(item, "kind") == kind and text_at(item, "metadata", "name") == name
+            for container in items_at(item, "spec", "template", "spec", "containers")
+        ]
+
     # -- what belongs to a unit ------------------------------------------------------------------------------------
 
     def pod(self, unit: ServeUnit) -> Pod | None:

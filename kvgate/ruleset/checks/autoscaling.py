@@ -63,7 +63,15 @@ def _scalers(scene: Scene) -> Iterator[tuple[ClusterObject, Case | None]]:
         if owner is not None:
             yield scaler, owner
         elif "vllm" in f"{scaler.text('spec', 'scaleTargetRef', 'name') or ''} {scaler.name}".lower():
-            yield scaler, None
+            if not _scales_another_program(scene, scaler):
+                yield scaler, None
+
+
+def _scales_another_program(scene: Scene, scaler: ClusterObject) -> bool:
+    """Whether the workload that an autoscaler names is among the files and runs no image of vLLM (a mock of it)."""
+    kind, name = (scaler.text("spec", "scaleTargetRef", key) for key in ("kind", "name"))
+    images = scene.objects.images(kind or "Deployment", name) if name is not None else []
+    return bool(images) and not any("vllm" in image.lower() for image in images)
 
 
 def _of_values(case: Case) -> Iterator[Draft]:

@@ -43,7 +43,7 @@ def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
     for case in scene.cases:
         share = share_of(case)
         if (
-            (case.plan.gpu_shared or (sliced is not None and case.unit.gpu_requests))
+            (case.plan.gpu_shared or (sliced is not None and _is_sliced(case)))
             and share is not None
             and share > params.sliced
         ):
@@ -57,6 +57,11 @@ def shared_gpu(scene: Scene, params: Sharing) -> Iterator[Draft]:
 
 
 _SLICES: Final = regex(r"timeSlicing:[\s\S]{0,400}?\breplicas:\s*(?P<count>\d{1,9})\b")
+
+
+def _is_sliced(case: Case) -> bool:
+    """Whether a server asks for GPUs of the device plugin that slices them: NVIDIA's."""
+    return any(request.resource.startswith("nvidia.com/") for request in case.unit.gpu_requests)
 
 
 def _time_slices(scene: Scene) -> Span | None:
@@ -97,9 +102,10 @@ def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
 def _started_together(found: Sequence[Case]) -> Severity | None:
     """What the number of servers, and of files, leaves of the severity.
 
-    Many servers on one GPU are more often a list to choose from than something that is started whole.
+    Many servers on one GPU are more often a list to choose from than something that is started whole, and services
+    with profiles are started by name, or all together by their profile.
     """
-    if len(found) > 3:
+    if len(found) > 3 or all(_profiles(case) for case in found):
         return Severity.INFO
     return Severity.WARNING if len(found) > 2 or len({case.unit.path for case in found}) > 1 else None
 

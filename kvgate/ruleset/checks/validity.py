@@ -214,6 +214,11 @@ def servers_of(scene: Scene, file: SourceFile) -> list[Case]:
     if _TEST.search(file.path):
         return []
     near = nearest(scene.cases, file.path, lambda case: case.unit.path)
+    named = [case for case in near if _names_model(file.text, case)]
+    if named:
+        near = named
+    elif len({case.plan.model_reference for case in near}) > 1:
+        return []  # which of several models it asks nobody knows
     steps = distance(near[0].unit.path, file.path) if near else 0
     if steps > _NAMED or (steps > _NEAR and not any(_names(file.text, case) for case in near)):
         return []
@@ -221,10 +226,15 @@ def servers_of(scene: Scene, file: SourceFile) -> list[Case]:
 
 
 def _names(text: str, case: Case) -> bool:
-    """Whether a text names a server by its model, its name or as vLLM."""
-    model = case.plan.model_reference
-    names = {name for name in (model, case.argument("served_model_name")) if isinstance(name, str) and len(name) > 3}
-    return "vllm" in text.lower() or any(name in text for name in names)
+    """Whether a text names a server by its model or as vLLM."""
+    return "vllm" in text.lower() or _names_model(text, case)
+
+
+def _names_model(text: str, case: Case) -> bool:
+    """Whether a text names a server's model, as it is loaded or as it is served."""
+    served = case.argument("served_model_name")
+    names = [case.plan.model_reference, *(served if isinstance(served, list) else [served])]
+    return any(name in text for name in names if isinstance(name, str) and len(name) > 3)
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------
