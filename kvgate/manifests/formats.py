@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from kvgate.patterns import regex
 
-Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python"]
+Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl"]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "yaml",
@@ -19,6 +19,7 @@ _BY_SUFFIX: Final[dict[str, Format]] = {
     ".ps1": "powershell",
     ".mk": "make",
     ".py": "python",
+    ".hcl": "hcl", ".nomad": "hcl", ".tf": "hcl",
 }  # fmt: skip
 _BY_NAME: Final[dict[str, Format]] = {
     "dockerfile": "dockerfile", "containerfile": "dockerfile",

@@ -27,8 +27,9 @@ KIND: Final = "command"
 # Keys of command lines, without blanks, dashes and underscores, in lower case; of several lines where they are lists.
 _LINES: Final = frozenset(
     {
-        "afterscript", "bash", "beforescript", "bootcmd", "cmds", "commands", "inline", "inlinescript", "powershell",
-        "raw", "run", "runcmd", "script", "scripts", "sh", "shell",
+        "afterscript", "bash", "beforescript", "bootcmd", "cmds", "commands", "customdata", "inline", "inlinescript",
+        "metadatastartupscript", "powershell", "raw", "run", "runcmd", "script", "scripts", "sh", "shell",
+        "startupscript", "userdata", "userdatabase64",
     }
 )  # fmt: skip
 # Keys whose list is one command and its arguments.

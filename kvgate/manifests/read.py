@@ -36,7 +36,7 @@ TASK_MARKS: Final = (
     "containerDefinitions", "ContainerDefinitions", "docker_container:", "podman_container:", "recipe_image_uri",
 )  # fmt: skip
 # Kinds of units that may be a part of another one.
-_PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config"})
+_PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config", "helm-values"})
 
 
 def read_tree(
@@ -286,6 +286,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.makefile import read_makefile
 
         yield from read_makefile(tree, file)
+    elif form == "hcl":
+        from kvgate.manifests.terraform import read_terraform
+
+        yield from read_terraform(tree, file)
     elif form == "python":
         from kvgate.manifests.python_code import read_python
 

@@ -66,11 +66,17 @@ _OCI: Final = Keys(
 )  # fmt: skip
 _ANSIBLE: Final = Keys("ansible", ("name",), "image", "entrypoint", "command", "env", ("name", "value"),
                        requests="device_requests")  # fmt: skip
+# what kvgate.manifests.terraform makes of a task of Nomad
+_NOMAD: Final = Keys("nomad", ("name",), "image", "entrypoint", "command", "env", ("name", "value"), gpus=("gpus",))
 # Key of a list of containers -> their keys; the key of a mapping that is a container itself -> its keys.
-_LISTS: Final = {"containerDefinitions": _ECS, "ContainerDefinitions": _CLOUD_FORMATION}
+_LISTS: Final = {
+    "containerDefinitions": _ECS,
+    "container_definitions": _ECS,
+    "ContainerDefinitions": _CLOUD_FORMATION,
+}
 _ITSELF: Final = {"recipe_image_uri": _OCI}
 # Last part of the key under which the mapping of a container stands -> its keys.
-_BELOW: Final = {"docker_container": _ANSIBLE, "podman_container": _ANSIBLE}
+_BELOW: Final = {"docker_container": _ANSIBLE, "podman_container": _ANSIBLE, "nomad_task": _NOMAD}
 
 
 def read_task_definitions(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -178,6 +184,12 @@ def _environment(node: Mapping, keys: Keys) -> tuple[dict[str, Value], dict[str,
             values[entry.key.value] = mark_placeholders(Value(entry.value.text))
             spans[entry.key.value] = entry.key.span
     for item in items_at(node, keys.environment):
+        if isinstance(item, Scalar):
+            key, equals, rest = item.value.partition("=")
+            text = item.text.slice(len(item.value) - len(rest), len(item.value))
+            if equals:
+                values[key], spans[key] = mark_placeholders(Value(text)), item.span
+            continue
         name, value = scalar_at(item, keys.pair[0]), scalar_at(item, keys.pair[1])
         if name is not None and name.value:
             unknown = Value.unknown(Text.at(name.value, item.span), "its source is not read", splits=False)

@@ -1,0 +1,326 @@
+"""Terraform, OpenTofu and Nomad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import Reading, ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def reading(*files: tuple[str, str], root: Path | None = None) -> Reading:
+    return read_tree([SourceFile(path, dedent(text)) for path, text in files], root)
+
+
+def units(text: str, *others: tuple[str, str], root: Path | None = None) -> list[ServeUnit]:
+    return list(reading(("main.tf", text), *others, root=root).units)
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+def test_a_resource_of_the_kubernetes_provider_is_the_object_that_it_creates() -> None:
+    (found,) = units(
+        """\
+        resource "kubernetes_deployment_v1" "chat" {
+          metadata {
+            name      = "chat"
+            namespace = "llm"
+          }
+          spec {
+            replicas = 2
+            template {
+              spec {
+                node_selector = { "nvidia.com/gpu.product" = "NVIDIA-L4" }
+                container {
+                  name  = "vllm"
+                  image = "vllm/vllm-openai:v0.8.5"
+                  args  = ["--model", "org/m", "--max-model-len", "8192"]
+                  env {
+                    name  = "VLLM_USE_V1"
+                    value = "0"
+                  }
+                  env {
+                    name = "HF_TOKEN"
+                    value_from {
+                      secret_key_ref {
+                        name = "hf"
+                        key  = "token"
+                      }
+                    }
+                  }
+                  resources { limits = { "nvidia.com/gpu" = 1 } }
+                  volume_mount {
+                    name       = "shm"
+                    mount_path = "/dev/shm"
+                  }
+                }
+                volume {
+                  name = "shm"
+                  empty_dir {
+                    medium     = "Memory"
+                    size_limit = "8Gi"
+                  }
+                }
+              }
+            }
+          }
+        }
+        """
+    )
+    assert (found.id, found.kind, found.span.line) == ("Deployment/llm/chat/vllm", "Deployment", 11)
+    assert words(found) == "--model org/m --max-model-len 8192"
+    assert found.words[3].span.text == '"8192"' or found.words[3].span.text == "8192"
+    assert found.words[3].span.line == 14
+    assert found.replicas == 2
+    assert [request.count for request in found.gpu_requests] == [1]
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("nvidia.com/gpu.product", ("NVIDIA-L4",))]
+    assert {item.name: item.value.value for item in found.environment if item.value} == {"VLLM_USE_V1": "0"}
+    assert [item.name for item in found.environment] == ["VLLM_USE_V1", "HF_TOKEN"]
+    assert found.shared_memory is not None
+    assert found.shared_memory.bytes == 8 * 2**30
+
+
+VARIABLES = """\
+    variable "model" {
+      type    = string
+      default = "org/m"
+    }
+    variable "token" { type = string }
+    """
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('["--model", var.model]', "--model org/m"),
+        ('["--model=${var.model}", "--port", 80]', "--model=org/m --port 80"),
+        ('["--model", var.token]', "--model ?{{ var.token }}"),
+        ('["--model", "x-${var.token}"]', "--model ?x-{{ var.token }}"),
+        ('concat(["--model", var.model], local.more)', "--model org/m --max-model-len 4096"),
+        ('["--model", local.models["a"].id]', "--model org/a"),
+        ('["--model", local.models.a.id]', "--model org/a"),
+        ('["--model", join("/", ["org", "j"])]', "--model org/j"),
+        ('["--model", var.model == "" ? "a" : "b"]', '--model ?{{ var.model == "" ? "a" : "b" }}'),
+        ('["--model", local.loop]', "--model ?{{ local.loop }}"),
+        (r'["--model", "a\"b\u0041%%{c}"]', '--model a"bA%{c}'),
+    ],
+)
+def test_expressions(arguments: str, expected: str) -> None:
+    text = f"""\
+        locals {{
+          more   = ["--max-model-len", tostring(local.length)]
+          length = 4096
+          loop   = local.loop
+          models = {{ a = {{ id = "org/a" }} }}
+        }}
+        resource "google_cloud_run_v2_service" "chat" {{
+          template {{
+            containers {{
+              image = "vllm/vllm-openai:v0.8.5"
+              args  = {arguments}
+            }}
+          }}
+        }}
+        """
+    (found,) = units(text, ("variables.tf", VARIABLES))
+    assert words(found) == expected
+
+
+def test_variables_files_win_over_defaults(tmp_path: Path) -> None:
+    (tmp_path / "variables.tf").write_text(dedent(VARIABLES))
+    (tmp_path / "terraform.tfvars").write_text('model = "org/prod"\n')
+    (found,) = units(
+        'resource "docker_container" "d" {\n  image = "vllm/vllm-openai"\n  command = ["--model", var.model]\n'
+        '  env = ["HF_HOME=/x"]\n}\n',
+        root=tmp_path,
+    )
+    assert (found.kind, found.id, words(found)) == ("docker_container", "main.tf/d", "--model org/prod")
+    assert {item.name: item.value.value for item in found.environment if item.value} == {"HF_HOME": "/x"}
+
+
+def test_manifests_as_objects_and_as_text() -> None:
+    pod = 'spec = { containers = [{ name = "c", image = "vllm/vllm-openai:v0.8.5", args = ["--model", "org/m"] }] }'
+    found = units(
+        f"""\
+        resource "kubernetes_manifest" "o" {{
+          manifest = {{ apiVersion = "v1", kind = "Pod", metadata = {{ name = "o" }}, {pod} }}
+        }}
+        resource "kubectl_manifest" "t" {{
+          yaml_body = <<-YAML
+            apiVersion: v1
+            kind: Pod
+            metadata: {{name: t}}
+            spec:
+              containers:
+                - name: c
+                  image: vllm/vllm-openai:v0.8.5
+                  args: ["--model", "${{var.model}}"]
+          YAML
+        }}
+        """,
+        ("variables.tf", VARIABLES),
+    )
+    assert [(unit.id, unit.span.line, words(unit)) for unit in found] == [
+        ("Pod/default/o/c", 2, "--model org/m"),
+        ("Pod/default/t/c", 11, "--model org/m"),
+    ]
+
+
+def test_the_values_of_a_helm_release() -> None:
+    (found,) = units(
+        """\
+        resource "helm_release" "stack" {
+          name   = "llm"
+          values = [yamlencode({
+            servingEngineSpec = { modelSpec = [{
+              name = "q", repository = "vllm/vllm-openai", tag = "v0.8.5", modelURL = "org/m"
+              replicaCount = 1, requestGPU = 2, vllmConfig = { maxModelLen = 4096 }
+            }] }
+          })]
+        }
+        """
+    )
+    assert found.kind == "helm_release"
+    assert words(found) == "--model org/m --max-model-len 4096 --no-enable-prefix-caching"
+    assert [request.count for request in found.gpu_requests] == [2]
+
+
+def test_settings_of_a_helm_release_win_over_its_values() -> None:
+    (found,) = units(
+        """\
+        resource "helm_release" "stack" {
+          chart  = "vllm-stack"
+          values = [file("${path.module}/values.yaml")]
+          set {
+            name  = "vllm.model.maxModelLen"
+            value = "4096"
+          }
+        }
+        """,
+        (
+            "values.yaml",
+            "vllm: {model: {name: org/m, maxModelLen: 1024}, tensorParallelSize: 1}\n",
+        ),
+    )
+    assert "--model org/m" in words(found)
+    assert "--max-model-len 4096" in words(found)
+    assert "1024" not in words(found)
+
+
+def test_scripts_that_machines_start_with(tmp_path: Path) -> None:
+    (tmp_path / "start.sh").write_text("#!/bin/bash\nvllm serve ${model} --port $PORT\n")
+    found = units(
+        """\
+        resource "aws_instance" "a" {
+          user_data = base64encode(<<-EOF
+            #!/bin/bash
+            LEN=4096
+            docker run --gpus all vllm/vllm-openai:v0.8.5 --model ${var.model} --max-model-len $LEN --port $${P:-80}
+          EOF
+          )
+        }
+        resource "google_compute_instance" "b" {
+          metadata = { startup-script = templatefile("${path.module}/start.sh", { model = var.model }) }
+        }
+        resource "null_resource" "c" {
+          provisioner "remote-exec" { inline = ["cd /x", "nohup vllm serve ${var.model} &"] }
+        }
+        """,
+        ("variables.tf", VARIABLES),
+        root=tmp_path,
+    )
+    assert [(unit.id, words(unit)) for unit in found] == [
+        ("main.tf/aws_instance.user_data", "--model org/m --max-model-len 4096 --port 80"),
+        ("main.tf/google_compute_instance.metadata.startup-script", "org/m --port ?$PORT"),
+        ("main.tf/null_resource.provisioner.inline", "org/m"),
+    ]
+
+
+def test_a_task_of_nomad() -> None:
+    text = """\
+        job "llm" {
+          group "g" {
+            task "chat" {
+              driver = "docker"
+              env { HF_HOME = "/x" }
+              config {
+                image = "vllm/vllm-openai:v0.8.5"
+                args  = ["--model", "org/m", "--port", "${NOMAD_PORT_http}"]
+              }
+              resources {
+                device "nvidia/gpu" { count = 2 }
+              }
+            }
+            task "bare" {
+              driver = "raw_exec"
+              config {
+                command = "/opt/venv/bin/vllm"
+                args    = ["serve", "org/n"]
+              }
+            }
+          }
+        }
+        """
+    found = list(reading(("llm.nomad", text)).units)
+    assert [(unit.kind, unit.id, words(unit)) for unit in found][:1] == [
+        ("nomad", "llm.nomad/chat", "--model org/m --port ?{{ NOMAD_PORT_http }}")
+    ]
+    assert [request.count for request in found[0].gpu_requests] == [2]
+    assert {item.name: item.value.value for item in found[0].environment if item.value} == {"HF_HOME": "/x"}
+
+
+def test_a_container_of_ecs() -> None:
+    (found,) = units(
+        """\
+        resource "aws_ecs_task_definition" "t" {
+          family = "llm"
+          container_definitions = jsonencode([{
+            name = "c", image = "vllm/vllm-openai:v0.8.5", command = ["--model", "org/m"]
+            resourceRequirements = [{ type = "GPU", value = "4" }]
+          }])
+        }
+        """
+    )
+    assert (found.kind, found.id, words(found)) == ("ecs-task", "main.tf/llm/c", "--model org/m")
+    assert [request.count for request in found.gpu_requests] == [4]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'resource "kubernetes_service" "vllm" { spec { port { port = 80 } } }\n',
+        'module "vllm" { source = "./vllm" }\n',
+        'output "x" { value = "vllm serve org/m" }\n',
+        'variable "command" { default = "vllm serve org/m" }\n',
+        'resource "helm_release" "vllm" { chart = "vllm" }\n',
+    ],
+)
+def test_what_starts_nothing(text: str) -> None:
+    assert units(text) == []
+
+
+def test_a_file_that_is_no_hcl_is_said() -> None:
+    found = reading(("main.tf", 'resource "x" "y" {\n  args = ["vllm", "serve"\n'))
+    assert found.units == ()
+    assert [(item.span.path, item.reason) for item in found.unread] == [("main.tf", "not HCL that can be parsed")]
+
+
+_PIECES = st.sampled_from(
+    [
+        'resource "a" "b" {', "}", "container {", 'image = "vllm/vllm-openai"', "args = [", "]", '"--model", ', "var.x",
+        "${", "<<-E\n", "\nE\n", "\n", " = ", '"', "{", "locals {", "x = local.x", "vllm", "é", "$${", 'file("../x")',
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(_PIECES, max_size=30))
+def test_any_text_is_read(pieces: list[str]) -> None:
+    reading(("main.tf", "# vllm\n" + " ".join(pieces)))
