@@ -293,8 +293,7 @@ def usable_values(parsed: ParsedArguments) -> dict[str, Any]:
     for dest, argument in parsed.arguments.items():
         values[dest] = argument.value
         for problem in refused:
-            inside = argument.span.start <= problem.span.start <= problem.span.end <= argument.span.end
-            if inside and problem.span.file is argument.span.file and not isinstance(argument.value, Unresolved):
+            if _inside(problem.span, argument.span) and not isinstance(argument.value, Unresolved):
                 values[dest] = Unresolved(argument.text.value if argument.text else "", problem.message)
     return values
 
@@ -362,20 +361,27 @@ def _model(
     from kvgate.models.resolve import find_model
 
     reference: str | None = None
-    mounts = unit.storage_model is not None and STORAGE_MOUNT not in config.models
-    # a command that names the place where the controller puts the model leaves the naming to the controller
-    if parsed.model is not None and not (mounts and parsed.model.value == STORAGE_MOUNT):
-        origins["model"] = Origin("argument", parsed.model.span)
-        if isinstance(parsed.model.value, Unresolved):
-            return parsed.model.value.text, None, parsed.model.value.reason
-        reference = str(parsed.model.value)
-    elif unit.storage_model is not None:
-        origins["model"] = Origin("mounted model", unit.storage_model.span)
-        if unit.storage_model.unresolved:
-            return unit.storage_model.value, None, unit.storage_model.unresolved[0].reason
-        reference = unit.storage_model.value
+    named = parsed.model
+    # a command that names the place where the controller puts the model leaves it to the controller which one that is
+    if named is not None and named.value == STORAGE_MOUNT and STORAGE_MOUNT not in config.models:
+        mounted = unit.storage_model
+    else:
+        mounted = unit.storage_model if named is None else None
+    if mounted is not None:
+        origins["model"] = Origin("mounted model", mounted.span)
+        reference = mounted.value
+    elif named is not None:
+        origins["model"] = Origin("argument", named.span)
+        if isinstance(named.value, Unresolved):
+            return named.value.text, None, named.value.reason
+        reference = str(named.value)
     if reference is None:
         return None, None, "no file names the model"
+    # as the unit's own command names it; what a runtime's command says is the same for all models
+    own = named is not None and unit.node is not None and _inside(named.span, unit.node.span)
+    shown = str(named.value) if named is not None and own else reference
+    if mounted is not None and mounted.unresolved:
+        return shown, None, mounted.unresolved[0].reason
     revision = values.get("revision")
     lookup = find_model(
         reference,
@@ -385,7 +391,11 @@ def _model(
         environ=context.environ,
         revision=revision if isinstance(revision, str) else None,
     )
-    return reference, lookup.model, lookup.reason
+    return shown, lookup.model, lookup.reason
+
+
+def _inside(inner: Span, outer: Span) -> bool:
+    return inner.file is outer.file and outer.start <= inner.start <= inner.end <= outer.end
 
 
 @record
