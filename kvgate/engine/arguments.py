@@ -266,6 +266,12 @@ class _Parser:
                 return replace(found, path=tuple(tail.split(".")), cut=cut, end=end)
         if " " in name:
             return self._unsplit(value, name)
+        if name.startswith("--no-") and "--no-" not in word.text.slice(0, end).span.text:
+            # a key that is switched off (enforce_eager=False, disable-log-stats: false) where no flag says so:
+            # vLLM leaves the flag away (_pull_args_from_config up to 0.33.0), or sets the field
+            flag, on = self.release.spellings.get("--" + name[5:], (None, False))
+            if flag is not None and on and not flag.takes_value:
+                return _Use(name, flag, False, (), cut, end)
         return self._resolve(name, cut, end) or _Use(name, None, True, (), cut, end, "unknown-flag")
 
     def _known(self, name: str, cut: int | None, end: int) -> _Use:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, Literal
 
 from kvgate.manifests.container import Start, beside, find_requirement
@@ -43,6 +44,9 @@ _ARGV: Final = frozenset(
 # Keys of files that are written out, and of the mappings that hold variables.
 _CONTENT: Final = frozenset({"content", "contents"})
 _VARIABLES: Final = frozenset({"env", "environment", "envs", "environmentvariables", "variables", "vars"})
+# A mapping beside a command, and how a command refers to its entries (Python's ``str.format``: recipes for DGX Spark).
+_DEFAULTS: Final = "defaults"
+_FORMAT: Final = re.compile(r"(?<![{$])\{(?P<name>[A-Za-z_]\w*)\}|\{\{|\}\}")
 _REFERENCE: Final = re.compile(r"\{\{-?\s*\.?(?P<name>[A-Za-z_]\w*)\s*(?:\|\s*quote\s*)?-?\}\}")
 
 
@@ -57,6 +61,7 @@ class _Found:
     keys: tuple[str, ...]
     variables: dict[str, Value]
     form: Literal["lines", "words", "unit file"]
+    defaults: Node | None = None
 
 
 def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -94,7 +99,7 @@ def _starts(tree: Tree, file: SourceFile, found: _Found) -> list[Start]:
     texts = _texts(found.node)
     if not any("vllm" in text.value.lower() for text in texts):
         return []
-    values = [_filled(Value(text), found.variables) for text in texts]
+    values = [_formatted(_filled(Value(text), found.variables), found.defaults) for text in texts]
     if found.form == "words":
         from kvgate.shell.script import commands_of_words
 
@@ -130,7 +135,8 @@ def _commands(document: Node) -> Iterator[_Found]:
             name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())
             path = (*keys, entry.key.value)
             if name in _LINES or name in _ARGV:
-                yield from _under(entry.value, path, known, words=name in _ARGV)
+                for command in _under(entry.value, path, known, words=name in _ARGV):
+                    yield replace(command, defaults=node.get(_DEFAULTS)) if isinstance(node, Mapping) else command
             elif name in _CONTENT and isinstance(entry.value, Scalar):
                 text = entry.value.value
                 if text.lstrip().startswith("#!"):
@@ -174,3 +180,25 @@ def _filled(value: Value, variables: dict[str, Value]) -> Value:
         parts += [value.slice(at, match.start()), known]
         at = match.end()
     return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+
+
+def _formatted(value: Value, defaults: Node | None) -> Value:
+    """A text as ``str.format`` fills it in from the defaults beside it; what these do not name is given elsewhere."""
+    known = {entry.key.value: entry.value for entry in entries_at(defaults)} if defaults is not None else {}
+    names = {match["name"] for match in _FORMAT.finditer(value.value)}
+    if names.isdisjoint(known):
+        return value
+    parts: list[Value] = []
+    at = 0
+    for match in _FORMAT.finditer(value.value):
+        whole = value.slice(match.start(), match.end())
+        given = known.get(match["name"] or "")
+        if match["name"] is None:
+            filled = whole.slice(0, 1)
+        elif isinstance(given, Scalar):
+            filled = Value(given.text)
+        else:
+            filled = Value.unknown(whole.text, "a placeholder to be filled in", splits=False)
+        parts += [value.slice(at, match.start()), filled]
+        at = match.end()
+    return Value.join([*parts, value.slice(at, len(value.text))])

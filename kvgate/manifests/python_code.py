@@ -31,7 +31,15 @@ MAX_NODES: Final = 60_000
 MAX_WORDS: Final = 400
 
 OFFLINE: Final = "offline-engine"
-_ENGINES: Final[Mapping[str, str]] = {"AsyncEngineArgs": "python", "EngineArgs": OFFLINE, "LLM": OFFLINE}
+_ENGINES: Final[Mapping[str, str]] = {
+    "AsyncEngineArgs": "python", "EngineArgs": OFFLINE, "LLM": OFFLINE,
+    "VLLMArgs": "python",  # beam.integrations
+}  # fmt: skip
+# Functions of vllm.entrypoints that are a server, and classes that are made from a command line.
+_SERVES: Final = frozenset({"main", "run_server", "run_server_worker"})
+_FROM_COMMAND_LINE: Final = ".from_cli_args"
+# Methods that a framework asks for the command line which it runs (BentoML).
+_ASKED_FOR_COMMAND: Final = frozenset({"__command__"})
 _RUNS_WORDS: Final = frozenset(
     {
         "Popen", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell", "execl",
@@ -83,10 +91,17 @@ class _Around:
     replicas_span: Span | None = None
 
 
-_MAKES_ENGINE: Final = re.compile(r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig|vLLMEngineProcessorConfig)\s*\(")
+_MAKES_ENGINE: Final = re.compile(
+    r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig|VLLMArgs|run_server|run_server_worker|vLLMEngineProcessorConfig)\s*\("
+    r"|\.from_cli_args\s*\(|\b__command__\b|\bvllm\.entrypoints\.[\w.]+\s+import\s[^\n]*\bmain\b"
+)
 _RUNS: Final = re.compile(
     r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
     r"|\b(?:cmd|command|run|run_command|start_command|startup_command)=[\[(f\"']"
+)
+# A file of tests: it imports what tests are written with, or defines some.
+_TEST: Final = re.compile(
+    r"(?m)^(?:import|from)[ \t]+(?:pytest|unittest)\b|^[ \t]*(?:async[ \t]+)?def[ \t]+test_\w+\(|^class[ \t]+Test[A-Z_]"
 )
 _STARTS: Final = re.compile(
     r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']"
@@ -144,6 +159,7 @@ class _Reader:
         self.names = Names(self.source, module, MAX_NODES)
         self.find = beside(tree, file)
         self.module = module
+        self.is_test = _TEST.search(file.text) is not None
         self.environment = self._environment()
 
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
@@ -164,15 +180,21 @@ class _Reader:
             name = dotted.rpartition(".")[2]
             if name in _ENGINES and _is_vllm(dotted):
                 yield from self._engine(call, name, dotted)
+            elif (kind := _runs_parser(dotted)) is not None:
+                yield self._of_parser(call, dotted), kind, self._around(call)
             elif name == "LLMConfig" and "ray" in dotted:
                 yield self._ray_model(call)
             elif name == "vLLMEngineProcessorConfig":
                 yield self._processor(call, dotted), OFFLINE, self._around(call)
-            elif name in _RUNS_WORDS and call.args:
+            elif name in _RUNS_WORDS and call.args and "mock" not in dotted and not self.names.is_claim(call):
                 for start in self._command(call, name):
                     yield start, "python", self._around(call)
             for start in self._container(call):
                 yield start, "python", self._around(call)
+        for function in self.names.functions(_ASKED_FOR_COMMAND):
+            for returned in self.names.returns(function):
+                for start in self._of_line(returned, returned):
+                    yield start, "python", self._around(returned)
 
     # -- engines -----------------------------------------------------------------------------------------------------
 
@@ -186,6 +208,14 @@ class _Reader:
                 yield self._start(words, dotted, outer), kind, self._around(call)
             return
         yield self._start(self._words_of_call(call), dotted, call), kind, self._around(call)
+
+    def _of_parser(self, call: ast.Call, dotted: str) -> Start:
+        """``run_server(parser.parse_args())``: a server whose arguments vLLM's own parser reads."""
+        words, items = self.names.given_by_parser(call)
+        for name, value, place, condition in items:
+            found = self._words_of(name, value, place)
+            words = [*words, *(found if condition is None else _only_if(found, condition))]
+        return self._start(words, dotted, call)
 
     def _start(self, words: Sequence[Word], entry: str, call: ast.Call) -> Start:
         return Start(tuple(words[:MAX_WORDS]), entry, False, (), self.source.span(call))
@@ -214,9 +244,7 @@ class _Reader:
         words: list[Word] = []
         for name, value, place, condition in items:
             found = self._words_of(name, value, place)
-            if condition is not None:
-                found = [Word(word.text, (Unresolved(word.value, f"only if {condition}"),)) for word in found]
-            words += found
+            words += found if condition is None else _only_if(found, condition)
         return words
 
     def _words_of(self, name: str, value: ast.expr, place: Span) -> list[Word]:
@@ -226,7 +254,10 @@ class _Reader:
             return []
         if resolved and isinstance(known, bool):
             return [Word(Text.at(f"--{flag}" if known else f"--no-{flag}", place))]
-        return [Word(Text.at(f"--{flag}", place)), self._word(value)]
+        head = Word(Text.at(f"--{flag}", place))
+        if isinstance(known, list) and known and all(isinstance(item, str) for item in known):
+            return [head, *(Word(Text.at(item, self.source.span(value))) for item in known)]
+        return [head, self._word(value)]
 
     def _word(self, node: ast.expr) -> Word:
         """A value as one word."""
@@ -309,7 +340,7 @@ class _Reader:
             return self._of_words(words, call)
         return self._of_line(first, call)
 
-    def _of_line(self, first: ast.expr, call: ast.Call) -> list[Start]:
+    def _of_line(self, first: ast.expr, call: ast.expr) -> list[Start]:
         """What a list of words or the text of a command line starts."""
         joined = self.names.joined(first)
         words_of_list = self.names.words(joined if joined is not None else first)
@@ -323,9 +354,17 @@ class _Reader:
         return starts_of_script(value, {}, self.find)
 
     def _handed_over(self, call: ast.Call) -> list[Start]:
-        """What a command line starts that a call takes by a keyword, whatever the library."""
+        """What a command line starts that a call takes by a keyword, whatever the library.
+
+        In a test such calls make up the data that is tested.
+        """
         name, given = written_call(call)
-        if name in _SAYS or any(keys.image in given for keys in _CONTAINERS if name in keys.calls):
+        if (
+            self.is_test
+            or name in _SAYS
+            or self.names.is_claim(call)
+            or any(keys.image in given for keys in _CONTAINERS if name in keys.calls)
+        ):
             return []
         lines = [value for key, value in given.items() if key in _COMMAND_KEYWORDS]
         return [start for line in lines for start in self._of_line(line, call) if start.words]
@@ -359,16 +398,14 @@ class _Reader:
         values: dict[str, Value] = {}
         spans: dict[str, Span] = {}
         for name, value, place, condition in (self.names.items(node) or ()) if node is not None else ():
-            word = self._word(value)
-            if condition is not None:
-                word = Word(word.text, (Unresolved(word.value, f"only if {condition}"),))
+            (word,) = [self._word(value)] if condition is None else _only_if([self._word(value)], condition)
             values[name], spans[name] = value_of_word(word), place
         return values, spans
 
     def _text_of(self, node: ast.expr) -> str:
         return self.names.word(node).value
 
-    def _of_words(self, words: Sequence[Word], call: ast.Call) -> list[Start]:
+    def _of_words(self, words: Sequence[Word], call: ast.expr) -> list[Start]:
         if not any("vllm" in word.value.lower() for word in words):
             return []
         plain, added = unwrap(tuple(words[:MAX_WORDS]))
@@ -390,23 +427,27 @@ class _Reader:
         return found
 
     def _around(self, call: ast.AST) -> _Around:
-        """What ``@serve.deployment(...)``, ``@ray.remote(num_gpus=1)`` or ``@app.function(gpu="H100:2")`` say."""
+        """What decorators say (``@serve.deployment(...)``, ``@ray.remote(num_gpus=1)``, ``@app.function(gpu="H100")``),
+        and calls that the engine's arguments are handed to (``VLLM(gpu_count=2, vllm_args=VLLMArgs(...))``)."""
         found = _Around()
-        for decorator in self.names.decorators(call):
-            options = {keyword.arg: keyword.value for keyword in decorator.keywords if keyword.arg}
-            options |= dict(self._plain_items(options.get("ray_actor_options")))
+        for decorator in self.names.around(call):
+            options = written_call(decorator)[1]
+            for inner in ("ray_actor_options", "resources"):
+                options = {**options, **dict(self._plain_items(options.get(inner)))}
             devices, hints = found.devices, found.hints
             for name in ("num_gpus", "gpu"):
                 if name in options and not devices:
-                    devices, hints = self._accelerators(options[name])
+                    devices, hints = self._accelerators(options[name], options.get("gpu_count"))
             replicas, span = found.replicas, found.replicas_span
             if replicas is None:
                 replicas, span = self._replicas(options)
             found = _Around(devices, hints, replicas, span)
         return found
 
-    def _accelerators(self, node: ast.expr) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
-        """``1``, ``1.0``, ``"H100:2"``, ``modal.gpu.H100(count=2)``."""
+    def _accelerators(
+        self, node: ast.expr, times: ast.expr | None
+    ) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+        """``1``, ``1.0``, ``"H100:2"``, ``"A10G"`` with a count of its own, ``modal.gpu.H100(count=2)``."""
         place = self.source.span(node)
         known, resolved = self.names.constant(node)
         if resolved and isinstance(known, (int, float)) and not isinstance(known, bool):
@@ -416,6 +457,11 @@ class _Reader:
         if resolved and isinstance(known, str):
             name, _, count = known.partition(":")
             number = int(count) if count.isdecimal() and len(count) < 5 else 1
+            if times is not None:
+                told, stated = self.names.constant(times)
+                if not stated or type(told) is not int:
+                    return (GpuRequest("device", None, place, "not stated as a number"),), ()
+                number = told
             return (GpuRequest("device", number, place),), (NodeHint("gpu", (name,), place),)
         if isinstance(node, ast.Call):
             name, options = written_call(node)
@@ -426,9 +472,23 @@ class _Reader:
         return (GpuRequest("device", None, place, "not stated as a number"),), ()
 
 
+def _only_if(words: Sequence[Word], condition: str) -> list[Word]:
+    return [Word(word.text, (Unresolved(word.value, f"only if {condition}"),)) for word in words]
+
+
+def _runs_parser(dotted: str) -> str | None:
+    """The kind of what a function of vLLM starts that is given a parsed command line; None for other functions."""
+    owner, _, name = dotted.rpartition(".")
+    if name in _SERVES and owner.startswith("vllm.entrypoints."):
+        return "python"
+    made, dot, _ = dotted.partition(_FROM_COMMAND_LINE)
+    return _ENGINES.get(made.rpartition(".")[2]) if dot and _is_vllm(made) else None
+
+
 def _places(start: Start) -> tuple[int, ...]:
     return tuple(word.span.start for word in start.words)
 
 
 def _is_vllm(dotted: str) -> bool:
-    return any(part == "vllm" for part in dotted.split(".")[:-1])
+    owner, _, name = dotted.rpartition(".")
+    return "vllm" in owner.split(".") or (name == "VLLMArgs" and owner == "beam.integrations")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kvgate.records import record
@@ -14,7 +15,14 @@ from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
+# Calls that declare a field of a class or an option of a function, and take its default.
+_DECLARES: Final = frozenset({"Argument", "Field", "Option", "Query", "field", "parameter"})
 _CASTS: Final = frozenset({"str", "int", "float", "Path", "PurePath", "PosixPath"})
+_COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.eq, ast.IsNot: operator.ne, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}  # fmt: skip
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Item = tuple[str, ast.expr, Span, str | None]
@@ -60,8 +68,7 @@ class _Assigned:
 
     value: ast.expr | None
     adds: bool
-    condition: str | None
-    line: int
+    condition: str | None = None
 
 
 class Names:
@@ -77,7 +84,9 @@ class Names:
         self.calls: list[ast.Call] = []
         self._parents: dict[ast.AST, ast.AST] = {}
         self._imports: dict[str, str] = {}
-        self._assigned: dict[tuple[ast.AST, str], list[_Assigned]] = {}
+        self._assigned: dict[tuple[ast.AST, str], list[tuple[ast.AST, _Assigned]]] = {}
+        self._settled: dict[tuple[ast.AST, str], list[_Assigned]] = {}
+        self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
@@ -106,6 +115,8 @@ class Names:
             elif isinstance(node, _FUNCTIONS):
                 self._repeated |= {node.name} & self._functions.keys()
                 self._functions[node.name] = node
+            elif isinstance(node, ast.ClassDef):
+                self._classes.setdefault(node.name, node)
             elif isinstance(node, ast.Call):
                 self.calls.append(node)
                 self._note_call(node)
@@ -163,9 +174,23 @@ class Names:
             scope = self._class(node) or scope
         if key in _global_names(scope):
             scope = self.module
-        line = getattr(node, "lineno", 0)
-        condition = self._condition(node, scope)
-        self._assigned.setdefault((scope or self.module, key), []).append(_Assigned(value, adds, condition, line))
+        self._assigned.setdefault((scope or self.module, key), []).append((node, _Assigned(value, adds)))
+
+    def _of_scope(self, scope: ast.AST, key: str) -> list[_Assigned] | None:
+        """The assignments to a name in one scope that may happen; None where there are none at all."""
+        written = self._assigned.get((scope, key))
+        if written is None:
+            return None
+        settled = self._settled.get((scope, key))
+        if settled is None:
+            self._settled[scope, key] = [_Assigned(None, False)]  # unknown to conditions that ask for the name itself
+            settled = []
+            for node, assigned in written:
+                happens, condition = self._condition(node, scope)
+                if happens:
+                    settled.append(_Assigned(assigned.value, assigned.adds, condition))
+            self._settled[scope, key] = settled
+        return settled or None
 
     def _scope(self, node: ast.AST) -> ast.AST:
         current = self._parents.get(node)
@@ -181,22 +206,50 @@ class Names:
             current = self._parents.get(current)
         return None
 
-    def _condition(self, node: ast.AST, scope: ast.AST | None) -> str | None:
-        """What must hold for a statement to run within its scope, as written."""
+    def _condition(self, node: ast.AST, scope: ast.AST | None) -> tuple[bool, str | None]:
+        """Whether a statement of a scope may run, and what must hold for that, as written."""
         inner, current = node, self._parents.get(node)
         while current is not None and current is not scope:
             if isinstance(current, ast.If):
-                if _always_holds(current.test):
-                    inner, current = current, self._parents.get(current)
-                    continue
-                test = self.source.written(current.test)
-                return test if inner in current.body else f"not ({test})"
-            if isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
-                return f"the loop in line {current.lineno} runs"
-            if isinstance(current, ast.ExceptHandler):
-                return "something fails"
+                truth, first = self._truth(current.test), inner in current.body
+                if truth is None:
+                    test = self.source.written(current.test)
+                    return True, test if first else f"not ({test})"
+                if truth is not first:
+                    return False, None
+            elif isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
+                return True, f"the loop in line {current.lineno} runs"
+            elif isinstance(current, ast.ExceptHandler):
+                return True, "something fails"
+            elif isinstance(current, ast.match_case):
+                return True, f"the case in line {current.pattern.lineno} is met"
             inner, current = current, self._parents.get(current)
-        return None
+        return True, None
+
+    def _truth(self, test: ast.expr, depth: int = 0) -> bool | None:
+        """Whether a condition holds, by what the file says; None where it does not say."""
+        if depth > MAX_DEPTH:
+            return None
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._truth(test.operand, depth + 1)
+            return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            parts = [self._truth(value, depth + 1) for value in test.values]
+            decides = isinstance(test.op, ast.Or)
+            return decides if decides in parts else None if None in parts else not decides
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            if isinstance(test.left, ast.Name) and test.left.id == "__name__":
+                return True  # that the file is the main module
+            left, right = self.constant(test.left, depth + 1), self.constant(test.comparators[0], depth + 1)
+            compare = _COMPARES.get(type(test.ops[0]))
+            if not left[1] or not right[1] or compare is None:
+                return None
+            try:
+                return bool(compare(left[0], right[0]))
+            except TypeError:
+                return None
+        value, known = self.constant(test, depth + 1)
+        return bool(value) if known else None
 
     # -- what is imported and called ---------------------------------------------------------------------------------
 
@@ -234,15 +287,29 @@ class Names:
                     found.append(other)
         return found
 
-    def decorators(self, node: ast.AST) -> Iterator[ast.Call]:
-        """The decorators that are calls, of the functions and classes around a node."""
+    def functions(self, names: frozenset[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions and methods of some names."""
+        return (self._functions[name] for name in sorted(names & self._functions.keys()))
+
+    def around(self, node: ast.AST) -> Iterator[ast.Call]:
+        """The calls that a node is an argument of, and the decorators that are calls, of the functions and classes
+        around it; the nearest first."""
         current = self._parents.get(node)
         while current is not None:
+            if isinstance(current, ast.Call) and isinstance(node, ast.Call):
+                yield current
             if isinstance(current, (*_FUNCTIONS, ast.ClassDef)):
                 for decorator in current.decorator_list:
                     if isinstance(decorator, ast.Call):
                         yield decorator
             current = self._parents.get(current)
+
+    def is_claim(self, node: ast.AST) -> bool:
+        """Whether a node is a part of an ``assert`` or of a comparison: what is said about it, not done."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, (ast.Assert, ast.Compare)):
+            current = self._parents.get(current) if isinstance(current, ast.expr | ast.keyword) else None
+        return current is not None
 
     def environment_assignments(self) -> Iterator[tuple[str, ast.expr, Span]]:
         """``os.environ["X"] = value``, wherever it stands."""
@@ -268,26 +335,81 @@ class Names:
 
     # -- following ---------------------------------------------------------------------------------------------------
 
-    def _assignments(self, node: ast.expr) -> list[_Assigned] | None:
+    def _assignments(self, node: ast.expr, depth: int = 0) -> list[_Assigned] | None:
         """The assignments that a name or attribute stands for, nearest scope first; None where there are none."""
         key = _key(node)
-        if key is None:
+        if key is None or depth > MAX_DEPTH:
             return None
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
         while scope is not None:
-            found = self._assigned.get((scope, key))
+            found = self._of_scope(scope, key)
             if found is not None:
                 return found
             if isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
-                return [_Assigned(self._argument(scope, key), False, None, scope.lineno)]
+                return [_Assigned(self._argument(scope, key), False)]
             scope = self._scope(scope) if scope is not self.module else None
-        if "." in key:
-            owner, _, attribute = key.rpartition(".")
-            for other in self.module.body:
-                if isinstance(other, ast.ClassDef) and other.name == owner:
-                    return self._assigned.get((other, attribute))
-            return self._option(attribute)
+        if isinstance(node, ast.Attribute):
+            return self._field(node, depth) or self._option(node.attr)
         return None
+
+    def _field(self, node: ast.Attribute, depth: int) -> list[_Assigned] | None:
+        """``Settings.model``, ``Settings().model`` and ``self.model``: what the class was made with, or says itself."""
+        owner = node.value
+        if isinstance(owner, ast.Name) and owner.id == "self":
+            found = self._class(node)
+            made = [call for call in self.calls if found is not None and _key(call.func) == found.name]
+            if len(made) > 1 and not _has_init(found):
+                return None
+            call = made[0] if made else None
+        elif isinstance(owner, ast.Name) and owner.id in self._classes:
+            found, call = self._classes[owner.id], None
+        else:
+            value = self.followed(owner, depth + 1)
+            if not isinstance(value, ast.Call):
+                found, call = self._classes.get(_key(value) or ""), None
+            else:
+                found, call = self._classes.get(_key(value.func) or ""), value
+            if found is None and isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+                # bentoml.use_arguments(Settings), tyro.cli(Settings): its defaults, or what the command line says
+                found, call = self._classes.get(_key(value.args[0]) or ""), None
+        if found is None:
+            return None
+        if _has_init(found):
+            call = None  # what it is made with goes there
+        for keyword in call.keywords if call is not None else ():
+            if keyword.arg == node.attr:
+                return [_Assigned(keyword.value, False)]
+            if keyword.arg is None:
+                return None
+        return self._said_by(found, node.attr, call)
+
+    def _said_by(self, owner: ast.ClassDef, name: str, call: ast.Call | None) -> list[_Assigned] | None:
+        """What a class or those above it say of an attribute that it was not told of by name."""
+        fields = [_key(item.target) for item in owner.body if isinstance(item, ast.AnnAssign)]
+        if call is not None and call.args:
+            if name not in fields or any(isinstance(argument, ast.Starred) for argument in call.args):
+                return None
+            if fields.index(name) < len(call.args):
+                return [_Assigned(call.args[fields.index(name)], False)]
+        found = self._of_scope(owner, name) or self._of_scope(owner, f"self.{name}")
+        if found is not None:
+            return [_Assigned(self._default_in(each.value), each.adds, each.condition) for each in found]
+        for base in owner.bases:
+            above = self._classes.get(_key(base) or "")
+            if above is not None and above is not owner:
+                return self._said_by(above, name, None)
+        return None
+
+    def _default_in(self, value: ast.expr | None) -> ast.expr | None:
+        """``Field(default="x")``, ``field(default_factory=lambda: [])``, ``typer.Option("x")``: the default inside."""
+        if not isinstance(value, ast.Call) or written_call(value)[0] not in _DECLARES:
+            return value
+        given = written_call(value)[1]
+        factory = given.get("default_factory")
+        if isinstance(factory, ast.Lambda):
+            return factory.body
+        default = given.get("default") or next(iter(value.args), None)
+        return None if isinstance(default, ast.Constant) and default.value is ... else default
 
     def _option(self, name: str) -> list[_Assigned] | None:
         """``args.model``: the default of the option that ``argparse`` was told of."""
@@ -298,20 +420,22 @@ class Names:
         action = options.get("action")
         if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
             value = ast.copy_location(ast.Constant(action.value == "store_false"), call)
-            return [_Assigned(value, False, None, call.lineno)]
-        return [_Assigned(options.get("default"), False, None, call.lineno)]
+            return [_Assigned(value, False)]
+        return [_Assigned(options.get("default"), False)]
 
     def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
         """What a parameter is given: by the one call of the file, else its default."""
         arguments = function.args
         ordered = [*arguments.posonlyargs, *arguments.args]
         position = next((index for index, item in enumerate(ordered) if item.arg == name), None)
-        if position is not None and isinstance(self._parents.get(function), ast.ClassDef):
+        owner = self._parents.get(function)
+        if position is not None and isinstance(owner, ast.ClassDef):
             position -= 1
+        called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
         given: list[ast.expr] = []
         bare = 0
         for call in self.calls:
-            if not (isinstance(call.func, ast.Name) and call.func.id == function.name):
+            if not (isinstance(call.func, ast.Name) and call.func.id == called):
                 continue
             value = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
             if value is None and position is not None and position < len(call.args):
@@ -325,13 +449,8 @@ class Names:
         if given:
             return None
         default = _default(function, name)
-        if isinstance(default, ast.Call):  # typer.Option("x"), Field(default="x")
-            keyword = next((item.value for item in default.keywords if item.arg == "default"), None)
-            called = self.imported(default.func).rpartition(".")[2]
-            if called in ("Option", "Argument", "Field", "Query", "parameter"):
-                return keyword or (default.args[0] if default.args else None)
         if default is not None:
-            return default
+            return self._default_in(default)
         for decorator in function.decorator_list:  # click.option("--model", default="x")
             if not isinstance(decorator, ast.Call) or not decorator.args:
                 continue
@@ -350,8 +469,8 @@ class Names:
                     return self.followed(value, depth + 1)
             return node
         if isinstance(node, ast.IfExp):
-            test, known = self.constant(node.test, depth + 1)
-            return self.followed(node.body if test else node.orelse, depth + 1) if known else node
+            truth = self._truth(node.test, depth + 1)
+            return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
         found = self._assignments(node)
         if found is None or len(found) != 1 or found[0].adds or found[0].value is None:
             return node
@@ -529,7 +648,9 @@ class Names:
                 if not isinstance(target, ast.Subscript) or _key(target.value) != name:
                     continue
                 if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
-                    condition = self._condition(other, self._scope(other))
+                    happens, condition = self._condition(other, self._scope(other))
+                    if not happens:
+                        continue
                     place = self.source.string(target.slice).span
                     result.append((target.slice.value, other.value, place, condition))
         return result
@@ -572,17 +693,48 @@ class Names:
             return None
         return node.args[0] if node.func.attr == "join" else None
 
-    def _returned(self, node: ast.expr) -> ast.expr | None:
-        """What a call of a function of the file returns, where the function has one ``return``."""
-        key = _key(node.func) if isinstance(node, ast.Call) else None
-        name = key.removeprefix("self.") if key is not None else ""
-        function = self._functions.get(name)
-        if function is None or name in self._repeated:
-            return None
-        found = [
-            part for part in ast.walk(function) if isinstance(part, ast.Return) and self._function(part) is function
+    def given_by_parser(self, call: ast.Call) -> tuple[list[Word], list[Item]]:
+        """The words that a parser reads for ``run(parser.parse_args())``, and what is set in its result behind that."""
+        given = call.args[0] if call.args else None
+        parsed = self.followed(given) if given is not None else call
+        words: list[Word] | None = None
+        if isinstance(parsed, ast.Call) and parsed.args and given is not None:
+            words = self.words(parsed.args[0])
+        elif parsed is call or (isinstance(parsed, ast.Call) and written_call(parsed)[0].startswith("parse_")):
+            line = self._words_assigned(self._of_scope(self._scope(call), "sys.argv"), 0)
+            words = line[1:] if line else None  # behind the name of the program
+        if words is None:
+            text = self.source.text(given or call)
+            words = [Word(text, (Unresolved(text.value, "what the command line says"),), splits=True)]
+        key = _key(given) if given is not None else None
+        items = [
+            (name.rpartition(".")[2], each.value, self.source.span(each.value), each.condition)
+            for where, name in list(self._assigned)
+            if name.rpartition(".")[0] == key and where in (self._scope(call), self.module)
+            for each in self._of_scope(where, name) or ()
+            if each.value is not None
         ]
-        return found[0].value if len(found) == 1 else None
+        return words, items
+
+    def _returned(self, node: ast.expr) -> ast.expr | None:
+        """What a call of a function of the file, or a property of a class, returns where it has one ``return``."""
+        called = isinstance(node, ast.Call)
+        key = _key(node.func if isinstance(node, ast.Call) else node) or ""
+        name = key.removeprefix("self.") if called else key.rpartition(".")[2]
+        function = self._functions.get(name)
+        if (
+            function is None
+            or name in self._repeated
+            or called is any((_key(decorator) or "").endswith("property") for decorator in function.decorator_list)
+        ):
+            return None
+        found = self.returns(function)
+        return found[0] if len(found) == 1 else None
+
+    def returns(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+        """What a function returns, in the order of its text."""
+        found = (part for part in ast.walk(function) if isinstance(part, ast.Return))
+        return [part.value for part in found if part.value is not None and self._function(part) is function]
 
     def words(self, node: ast.expr, depth: int = 0) -> list[Word] | None:
         """The words of a list of arguments, with what is appended to it; None where it is no list."""
@@ -593,17 +745,7 @@ class Names:
             return None if chosen is node else self.words(chosen, depth + 1)
         found = self._assignments(node)
         if found is not None:
-            result: list[Word] | None = None
-            for assigned in found:
-                inner = self.words(assigned.value, depth + 1) if assigned.value is not None else None
-                if inner is None:
-                    if result is None or not assigned.adds:
-                        return None
-                    inner = [_unknown_words(self.source.text(assigned.value))] if assigned.value is not None else []
-                if assigned.condition is not None:
-                    inner = [_conditional(word, assigned.condition) for word in inner]
-                result = [*(result or ()), *inner] if assigned.adds or assigned.condition is not None else inner
-            return result
+            return self._words_assigned(found, depth)
         if isinstance(node, (ast.List, ast.Tuple)):
             result = []
             for item in node.elts:
@@ -632,6 +774,20 @@ class Names:
                 return list(split_words(self._value(node.func.value, depth + 1)))
         return None
 
+    def _words_assigned(self, found: list[_Assigned] | None, depth: int) -> list[Word] | None:
+        """The words of a list that is assigned, and of what is appended to it."""
+        result: list[Word] | None = None
+        for assigned in found or ():
+            inner = self.words(assigned.value, depth + 1) if assigned.value is not None else None
+            if inner is None:
+                if result is None or not assigned.adds:
+                    return None
+                inner = [_unknown_words(self.source.text(assigned.value))] if assigned.value is not None else []
+            if assigned.condition is not None:
+                inner = [_conditional(word, assigned.condition) for word in inner]
+            result = [*(result or ()), *inner] if assigned.adds or assigned.condition is not None else inner
+        return result
+
 
 def _unknown_words(text: Text) -> Word:
     return Word(text, (Unresolved(text.value, "what it holds is not in the files read"),), splits=True)
@@ -648,12 +804,17 @@ def written_call(call: ast.Call) -> tuple[str, Mapping[str, ast.expr]]:
 
 
 def _key(node: ast.AST) -> str | None:
-    """``name``, ``self.name`` or ``Class.name`` as a key."""
+    """``name``, ``self.name`` or ``self.settings.name`` as a key."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
+    if isinstance(node, ast.Attribute):
+        owner = _key(node.value)
+        return f"{owner}.{node.attr}" if owner is not None else None
     return None
+
+
+def _has_init(owner: ast.ClassDef | None) -> bool:
+    return owner is not None and any(isinstance(item, _FUNCTIONS) and item.name == "__init__" for item in owner.body)
 
 
 def _names_of(node: ast.expr) -> Iterator[str]:
@@ -683,10 +844,3 @@ def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast
         if item.arg == name:
             return keyword_value
     return None
-
-
-def _always_holds(test: ast.expr) -> bool:
-    """Whether a condition is one that every run of the file meets: that it is the main module, or a plain truth."""
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -377,3 +377,15 @@ def test_repeated_flags_keep_the_last() -> None:
     assert parsed.arguments["port"].value == 81
     assert parsed.arguments["port"].repeated
     assert not only_problem(parsed).refused
+
+
+@pytest.mark.parametrize("version", ["0.6.3", "0.33.0"])
+def test_a_key_that_is_switched_off_needs_no_flag_that_says_so(version: str) -> None:
+    # --disable-log-stats has no --no- form in any release, --enforce-eager none before 0.8
+    file = SourceFile("serve.py", "LLM(enforce_eager=False, disable_log_stats=False)")
+    keys = [file.span(4, 17), file.span(25, 42)]
+    words = [Word(Text.at("--no-" + key.text.replace("_", "-"), key)) for key in keys]
+    parsed = parse_arguments(words, version, positional_model=False)
+    assert parsed.as_args() == {"enforce_eager": False, "disable_log_stats": False}
+    assert not parsed.problems
+    assert kinds(parse("--no-disable-log-stats", version)) == ["unknown-flag"]

@@ -141,6 +141,23 @@ def test_what_starts_nothing(text: str) -> None:
     assert units(text) == []
 
 
+def test_a_command_that_is_formatted_with_the_defaults_beside_it() -> None:
+    text = """\
+        container: vllm-node
+        defaults: {port: 8000, length: 4096}
+        command: |
+          vllm serve org/m --port {port} --max-model-len {length} -tp {ranks} \\
+            --default-chat-template-kwargs '{{"a":true}}'
+        """
+    (unit,) = units(text)
+    assert shown(unit)[2] == (
+        'org/m --port 8000 --max-model-len 4096 -tp ?{ranks} --default-chat-template-kwargs {"a":true}'
+    )
+    assert unit.words[2].span.line == 2
+    (unit,) = units("command: vllm serve org/m --port {port}\n")
+    assert shown(unit)[2] == "org/m --port {port}"
+
+
 _SCALARS = st.sampled_from(
     ["vllm serve m", "[Service]\nExecStart=vllm serve m", "#!/bin/sh\nvllm serve m", "", "{{ a }}", "x"]
 )

@@ -251,6 +251,201 @@ def test_a_choice_by_what_is_known() -> None:
     assert units("import subprocess\nx = x if x else x\nsubprocess.run(['vllm', 'serve', x])\n")
 
 
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("FAST", "--enforce-eager"),
+        ("not FAST", ""),
+        ("FAST and LENGTH > 4", "--enforce-eager"),
+        ("LENGTH in (4, 8) or unknown()", "--enforce-eager"),
+        ("NOTHING is not None", ""),
+        ("NOTHING is None", "--enforce-eager"),
+        ("os.getenv('X', '0') == '1'", ""),
+        ("os.getenv('X')", "?--enforce-eager"),
+        ("args.eager", ""),
+        ("FAST and unknown()", "?--enforce-eager"),
+        ("LENGTH < 'a'", "?--enforce-eager"),
+    ],
+)
+def test_what_is_added_under_a_condition(test: str, expected: str) -> None:
+    unit = one(
+        f"""\
+        import argparse, os, subprocess
+        FAST, LENGTH, NOTHING = True, 8, None
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--eager", action="store_true")
+        args = parser.parse_args()
+        cmd = ["vllm", "serve", "org/m"]
+        if {test}:
+            cmd.append("--enforce-eager")
+        subprocess.Popen(cmd)
+        """
+    )
+    assert words(unit) == f"org/m {expected}".strip()
+
+
+def test_a_condition_on_the_name_that_it_assigns_decides_nothing() -> None:
+    unit = one(
+        """\
+        from vllm import LLM
+        def main(model=None):
+            if model is None:
+                model = "org/m"
+            LLM(model=model)
+        """
+    )
+    assert words(unit) == "--model org/m"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("cfg = Settings()", "org/m 4 8 bfloat16"),
+        ("cfg = Settings(model='org/n', length=16)", "org/n 4 16 bfloat16"),
+        ("cfg = Settings('org/n')", "org/n 4 8 bfloat16"),
+        ("cfg = Small()", "org/s 4 8 bfloat16"),
+        ("cfg = use_arguments(Settings)", "org/m 4 8 bfloat16"),
+        ("cfg = Settings(**told)", "?cfg.model ?cfg.size ?cfg.length ?cfg.dtype"),
+        ("cfg = Settings.load('file')", "?cfg.model ?cfg.size ?cfg.length ?cfg.dtype"),
+        ("cfg = Settings", "org/m 4 8 bfloat16"),
+    ],
+)
+def test_fields_of_a_class_of_settings(code: str, expected: str) -> None:
+    unit = one(
+        f"""\
+        import subprocess
+        from dataclasses import dataclass, field
+        from pydantic import Field
+
+        class Settings(Base):
+            model: str = "org/m"
+            size: int = Field(default=4, ge=1)
+            length: int = field(default_factory=lambda: 8)
+            dtype: str = Field("bfloat16")
+            needed: int = Field(...)
+
+        class Small(Settings):
+            model = "org/s"
+
+        {code}
+        line = ["vllm", "serve", cfg.model, str(cfg.size), str(cfg.length), cfg.dtype]
+        subprocess.run(line)
+        """
+    )
+    assert words(unit) == expected
+
+
+def test_a_server_class_and_what_it_is_made_with() -> None:
+    text = """\
+        import subprocess
+
+        class Server:
+            port = 8000
+
+            def __init__(self, model, length=2048):
+                self.model = model
+                self.length = length
+                self.line = ["vllm", "serve", self.model]
+
+            def start(self):
+                subprocess.Popen([*self.line, "--port", str(self.port), "--max-model-len", str(self.length)])
+
+        Server("org/m").start()
+        """
+    assert words(one(text)) == "org/m --port 8000 --max-model-len 2048"
+    assert words(one(dedent(text) + 'Server("org/n", length=8).start()\n')).startswith("?self.model --port 8000")
+
+
+def test_lines_that_are_words_of_lists_and_flags_that_are_switched_off() -> None:
+    unit = one("from vllm import LLM\nLLM(model='m', served_model_name=['a', 'b'], disable_log_stats=False)\n")
+    assert words(unit) == "--model m --served-model-name a b --no-disable-log-stats"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "expected"),
+    [
+        ("run_server(parser.parse_args(['--model', 'org/m', '--port', '80']))", "python", "--model org/m --port 80"),
+        ("args = parser.parse_args([])\nargs.model = 'org/m'\nargs.max_model_len = 8\nuvloop.run(run_server(args))",
+         "python", "--model org/m --max-model-len 8"),
+        ("sys.argv = ['x', '--model', 'org/m']\nserve_main()", "python", "--model org/m"),
+        ("sys.argv = ['x', '--model', 'org/m']\nrun_server(parser.parse_args())", "python", "--model org/m"),
+        ("args = parser.parse_args()\nrun_server(args)", "python", "?args"),
+        ("AsyncEngineArgs.from_cli_args(parser.parse_args())", "python", "?parser.parse_args()"),
+        ("EngineArgs.from_cli_args(args)", "offline-engine", "?args"),
+    ],
+)  # fmt: skip
+def test_servers_of_vllm_by_its_own_parser(code: str, kind: str, expected: str) -> None:
+    unit = one(
+        "import sys\nfrom vllm.entrypoints.openai.api_server import main as serve_main, run_server\n"
+        f"from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs\nparser = make_arg_parser()\n{code}\n"
+    )
+    assert (unit.kind, words(unit)) == (kind, expected)
+    assert not units("from other import main, run_server\nrun_server(['vllm'])\nmain()\n")
+
+
+def test_a_command_line_that_a_framework_asks_for() -> None:
+    unit = one(
+        """\
+        import bentoml
+
+        class Options:
+            model: str = "org/m"
+            gpus: int = 2
+
+            @property
+            def more(self):
+                words = ["-tp", str(self.gpus)]
+                words.extend(["--max-model-len", "8"])
+                return words
+
+        options = bentoml.use_arguments(Options)
+
+        @bentoml.service(resources={"gpu": options.gpus, "gpu_type": "nvidia-l4"})
+        class LLM:
+            def __command__(self):
+                return ["vllm", "serve", options.model, *options.more]
+        """
+    )
+    assert words(unit) == "org/m -tp 2 --max-model-len 8"
+    assert [request.count for request in unit.gpu_requests] == [2]
+
+
+def test_arguments_that_are_handed_to_what_knows_the_machine() -> None:
+    first, second = units(
+        """\
+        from beam.integrations import VLLM, VLLMArgs
+        one = VLLM(gpu="A10G", gpu_count=2, vllm_args=VLLMArgs(model="org/m", max_model_len=8))
+        two = VLLM(gpu="A100-40", vllm_args=VLLMArgs(model="org/n"))
+        """
+    )
+    assert [(words(unit), unit.gpu_requests[0].count) for unit in (first, second)] == [
+        ("--model org/m --max-model-len 8", 2),
+        ("--model org/n", 1),
+    ]
+    assert first.node_hints[0].values == ("A10G",)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pytest\nplan = Plan(command='vllm serve org/m')\n",
+        "def test_plan():\n    Plan(cmd=['vllm', 'serve', 'org/m'])\n",
+        "import subprocess\nassert Plan(command='vllm serve org/m') == other\n",
+        "from unittest import mock\nrun.assert_has_calls([mock.call(['vllm', 'serve', 'org/m'])])\n",
+        "import subprocess\nfrom unittest.mock import call\nassert seen == [call(['vllm', 'serve', 'org/m'])]\n",
+    ],
+)
+def test_what_a_test_makes_up_is_no_server(code: str) -> None:
+    assert units(code) == []
+
+
+def test_a_test_that_runs_a_server_has_one() -> None:
+    text = (
+        "import pytest, subprocess\n@pytest.fixture\ndef server():\n    subprocess.Popen(['vllm', 'serve', 'org/m'])\n"
+    )
+    assert words(one(text)) == "org/m"
+
+
 CARRIED = """\
 apiVersion: v1
 kind: ConfigMap
