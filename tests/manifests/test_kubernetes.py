@@ -452,6 +452,12 @@ def test_a_named_file_must_be_readable_whatever_it_holds() -> None:
     assert (unread.rule, unread.span.line, unread.serves) == ("unparsable-manifest", 2, False)
 
 
+def test_a_template_of_something_else_need_not_be_yaml() -> None:
+    text = "# vLLM is watched here\na: [1\nb: 2\n"
+    assert [unread.rule for unread in read_tree([SourceFile("rules.yml", text)]).unread] == ["unparsable-manifest"]
+    assert read_tree([SourceFile("rules.yml.j2", text)]).unread == ()
+
+
 def test_json_manifests() -> None:
     text = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},\n'
     text += ' "spec": {"containers": [{"name": "c", "command": ["vllm", "serve", "m", "--port", "80"]}]}}\n'

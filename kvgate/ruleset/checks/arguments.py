@@ -36,6 +36,8 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
     for problem in case.plan.parsed.problems:
         if problem.kind not in (*params.kinds, *(params.refused if problem.refused else params.mild)):
             continue
+        if problem.kind == "unknown-flag" and _is_omni(case):
+            continue
         if problem.kind == "invalid-value" and problem.refused and _told_elsewhere(case, problem):
             continue
         # what no release has is wrong whatever the release; that it is one of vLLM's flags at all is likely
@@ -57,6 +59,12 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
             rests_on=() if misspelt else ("vllm_version",),
             ceiling=ceiling,
         )
+
+
+def _is_omni(case: Case) -> bool:
+    """Whether vLLM-Omni serves, which takes the command line of vLLM and flags of its own (``vllm serve --omni``)."""
+    image = case.unit.image.value if case.unit.image is not None else ""
+    return "vllm-omni" in image or any(word.value == "--omni" for word in case.unit.words)
 
 
 def _is_misspelt(problem: ArgumentProblem) -> bool:

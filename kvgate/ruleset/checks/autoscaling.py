@@ -62,9 +62,10 @@ def _scalers(scene: Scene) -> Iterator[tuple[ClusterObject, Case | None]]:
         owner = owners.get(id(scaler.node))
         if owner is not None:
             yield scaler, owner
-        elif "vllm" in f"{scaler.text('spec', 'scaleTargetRef', 'name') or ''} {scaler.name}".lower():
-            if not _scales_another_program(scene, scaler):
-                yield scaler, None
+            continue
+        named = "vllm" in f"{scaler.text('spec', 'scaleTargetRef', 'name') or ''} {scaler.name}".lower()
+        if named and not _scales_another_program(scene, scaler):
+            yield scaler, None
 
 
 def _scales_another_program(scene: Scene, scaler: ClusterObject) -> bool:
