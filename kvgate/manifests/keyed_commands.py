@@ -71,7 +71,8 @@ def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterato
         if found.form == "unit file":
             from kvgate.manifests.systemd import read_systemd
 
-            yield from read_systemd(tree, file.only(found.node.span))
+            texts = _texts(found.node)
+            yield from read_systemd(tree, file, _filled(Value(texts[0]), found.variables))
             continue
         try:
             starts = _starts(tree, file, found)
@@ -141,7 +142,7 @@ def _commands(document: Node) -> Iterator[_Found]:
                 text = entry.value.value
                 if text.lstrip().startswith("#!"):
                     yield _Found(entry.value, path, known, "lines")
-                elif entry.value.style == "|" and _UNIT.search(text):
+                elif _UNIT.search(text):
                     yield _Found(entry.value, path, known, "unit file")
             if not isinstance(entry.value, Scalar):
                 below.append((entry.value, path, known))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -34,7 +34,7 @@ SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*A
 def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """The serve units of a shell script, one for each server that its modes start, and those of the objects that it
     writes out for Kubernetes."""
-    yield from _written_objects(tree, file)
+    yield from _written_out(tree, file)
     if not _MAY_START.search(file.text) and not SCENARIO.search(file.text):
         return
     text = Text.of_span(file.span(0, len(file.text)))
@@ -102,31 +102,66 @@ def _here_documents(text: str) -> Iterator[tuple[bool, int, int]]:
             yield bool(opening["quote"]), begin, at
 
 
-def _written_objects(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+# What a here document has in it that is written for another program: an object, a Compose file, a unit.
+_OBJECT: Final = regex(r"(?m)^[ \t]*apiVersion:[\s\S]*?^[ \t]*kind:|^[ \t]*kind:[\s\S]*?^[ \t]*apiVersion:")
+_COMPOSE: Final = regex(r"(?m)^services:[ \t]*$")
+_UNIT: Final = regex(r"(?m)^\[(?:Service|Container)\][ \t]*$")
+
+
+def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """What stands in here documents (``kubectl apply -f - <<EOF``), with the variables that the script ends with."""
-    if "<<" not in file.text or "kind:" not in file.text or len(file.text) > MAX_CHARACTERS:
+    if "<<" not in file.text or len(file.text) > MAX_CHARACTERS:
         return
     known: dict[str, Value] | None = None
     for quoted, begin, end in _here_documents(file.text):
         body = file.text[begin:end]
-        if "kind:" not in body or "apiVersion:" not in body or "vllm" not in body.lower():
+        pattern = next((pattern for pattern in (_OBJECT, _COMPOSE, _UNIT) if pattern.search(body)), None)
+        if pattern is None or "vllm" not in body.lower():
             continue
-        from kvgate.manifests.helm.chart import documents_of
-        from kvgate.manifests.kinds import read_kinds
-        from kvgate.manifests.shapes import is_kubernetes
-        from kvgate.shell.script import variables
-
         value = Value(Text.of_span(file.span(begin, end)))
         if not quoted:
+            from kvgate.shell.script import variables
+
             if known is None:
                 try:
                     known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
                 except TooLargeError:
                     known = {}
-            value = interpolate(value, known)
-        for document in documents_of(value).documents:
-            if is_kubernetes(document):
-                yield from read_kinds(tree, file, document)
+            value = _filled_in(value, known)
+        if pattern is _UNIT:
+            from kvgate.manifests.systemd import read_systemd
+
+            yield from read_systemd(tree, file, value)
+        else:
+            yield from _written_documents(tree, file, value)
+
+
+_ESCAPED: Final = regex(r"\\(?:[$`\\]|\r?\n)")
+
+
+def _filled_in(value: Value, known: Mapping[str, Value]) -> Value:
+    """A here document whose end mark is unquoted, as the shell hands it on."""
+    parts: list[Value] = []
+    at = 0
+    for match in _ESCAPED.finditer(value.value):
+        parts.append(interpolate(value.slice(at, match.start()), known))
+        if not match.group().endswith("\n"):
+            parts.append(value.slice(match.start() + 1, match.end()))
+        at = match.end()
+    return Value.join([*parts, interpolate(value.slice(at, len(value.text)), known)])
+
+
+def _written_documents(tree: Tree, file: SourceFile, value: Value) -> Iterator[ServeUnit | Unread]:
+    from kvgate.manifests.compose import read_compose
+    from kvgate.manifests.helm.chart import documents_of
+    from kvgate.manifests.kinds import read_kinds
+    from kvgate.manifests.shapes import is_compose, is_kubernetes
+
+    for document in documents_of(value).documents:
+        if is_kubernetes(document):
+            yield from read_kinds(tree, file, document)
+        elif is_compose(document):
+            yield from read_compose(tree, file, document)
 
 
 def _starts_of_modes(text: Text, find: Find) -> list[tuple[str, Start]]:

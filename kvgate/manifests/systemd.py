@@ -44,9 +44,13 @@ class _Environment:
     spans: dict[str, Span] = field(default_factory=dict)
 
 
-def read_systemd(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
-    """The serve units of one unit file."""
-    settings = list(_settings(file))
+def read_systemd(tree: Tree, file: SourceFile, written: Value | None = None) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one unit file.
+
+    Args:
+        written: the unit's text, where something else in the file writes it out.
+    """
+    settings = list(_settings(written or Value(Text.of_span(file.span(0, len(file.text))))))
     environment = _environment(tree, file, settings)
     try:
         yield from _services(tree, file, settings, environment)
@@ -167,13 +171,12 @@ def _installed(tree: Tree, file: SourceFile) -> _Installed:
 _TEMPLATE: Final = re.compile(r"\{\{.{0,400}?\}\}", re.DOTALL)
 
 
-def _settings(file: SourceFile) -> Iterator[_Setting]:
+def _settings(text: Value) -> Iterator[_Setting]:
     section = ""
-    starts = file.line_starts
+    lines = [(match.start(), match.group().rstrip("\r")) for match in _LINE.finditer(text.value)]
     number = 0
-    while number < min(len(starts), _MAX_LINES):
-        start = starts[number]
-        line = file.line_text(number + 1)
+    while number < min(len(lines), _MAX_LINES):
+        start, line = lines[number]
         number += 1
         stripped = line.strip()
         if stripped.startswith(("#", ";")) or not stripped:
@@ -185,28 +188,31 @@ def _settings(file: SourceFile) -> Iterator[_Setting]:
         match = re.match(r"[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*", line)
         if not match:
             continue
-        parts: list[Text] = []
+        parts: list[Value] = []
         begin = start + match.end()
         body = line[match.end() :]
         while True:
             continued = body.rstrip().endswith("\\")
             end = len(body.rstrip()) - 1 if continued else len(body.rstrip())
-            parts.append(Text.of_span(Span(file, begin, begin + end)))
+            parts.append(text.slice(begin, begin + end))
             if not continued:
                 break
-            while number < len(starts) and file.line_text(number + 1).lstrip().startswith(("#", ";")):
+            while number < len(lines) and lines[number][1].lstrip().startswith(("#", ";")):
                 number += 1  # comments between continued lines are dropped
-            if number >= len(starts):
+            if number >= len(lines):
                 break
-            begin, body = starts[number], file.line_text(number + 1)
+            begin, body = lines[number]
             number += 1
-            parts.append(Text.at(" ", Span(file, begin, begin)))
-        span = Span(file, start + match.start(1), begin + len(body.rstrip()))
-        yield _Setting(section, match.group(1), _with_templates(Text.join(parts)), span)
+            parts.append(Value(Text.at(" ", text.text.slice(begin, begin).span)))
+        span = text.text.span_of(start + match.start(1), begin + len(body.rstrip()))
+        yield _Setting(section, match.group(1), _with_templates(Value.join(parts)), span)
 
 
-def _with_templates(text: Text) -> Value:
-    value = with_branches(Value(text), statements=False)
+_LINE: Final = re.compile(r"[^\n]+")
+
+
+def _with_templates(value: Value) -> Value:
+    value = with_branches(value, statements=False)
     holes = list(value.holes)
     for match in _TEMPLATE.finditer(value.value):
         if not any(hole.start < match.end() and hole.end > match.start() for hole in holes):

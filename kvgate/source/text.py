@@ -7,7 +7,6 @@ points, never bytes, so that SARIF's ``unicodeCodePoints`` columns follow direct
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
@@ -84,11 +83,6 @@ class SourceFile:
         body = text.strip()
         begin = start + (len(text) - len(text.lstrip()))
         return Span(self, begin, begin + len(body))
-
-    def only(self, span: Span) -> SourceFile:
-        """This file with nothing but a stretch of it, each character in its place."""
-        before, after = (re.sub(r"[^\r\n]", " ", text) for text in (self.text[: span.start], self.text[span.end :]))
-        return SourceFile(self.path, before + self.text[span.start : span.end] + after)
 
 
 @record

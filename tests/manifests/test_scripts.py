@@ -477,3 +477,31 @@ def test_hostile_makefiles_cost_little(path: str) -> None:
     begin = time.process_time()
     units("serve:\n\tvllm serve m\n" + "a" * 200_000, path)
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "M=org/m\nsudo tee /etc/systemd/system/v.service <<EOF\n[Unit]\nDescription=v\n[Service]\nEnvironment=P=80\n"
+            "ExecStart=/opt/vllm/bin/vllm serve ${M} \\\\\n  --port \\$P --max-model-len $LEN\nEOF\nsystemctl start v\n",
+            [("systemd", 7, "org/m --port 80 --max-model-len ?$LEN")],
+        ),
+        (
+            "cat > compose.yml <<'EOF'\nservices:\n  chat:\n    image: vllm/vllm-openai:v0.8.5\n"
+            "    command: [--model, '${M:-org/m}']\nEOF\ndocker compose up -d\n",
+            [("compose", 3, "--model org/m")],
+        ),
+        (
+            "M=org/m\ncat > compose.yml <<EOF\nservices:\n  chat:\n    image: vllm/vllm-openai:v0.8.5\n"
+            "    command: --model $M\nEOF\n",
+            [("compose", 4, "--model org/m")],
+        ),
+        ("cat <<'EOF'\n[Service]\nExecStart=/usr/bin/ollama serve  # no vllm\nEOF\n", []),
+        ("cat > values.txt <<'EOF'\nservices: vllm\nEOF\n", []),
+    ],
+)
+def test_files_that_a_script_writes_out(text: str, expected: list[tuple[str, int, str]]) -> None:
+    assert [(unit.kind, unit.span.line, words(unit)) for unit in units("#!/bin/bash\n" + text)] == [
+        (kind, line + 1, arguments) for kind, line, arguments in expected
+    ]
