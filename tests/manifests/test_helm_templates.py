@@ -83,6 +83,16 @@ def evaluated(template: str, values: str = VALUES, **helpers: str) -> str:
         ("{{ has \"a\" .Values.list }} {{ has \"z\" .Values.list }}", "true false"),
         ("a:{{ .Values.map | toYaml | nindent 4 }}", "a:\n  x: 1\n  y:\n    z: \"2\""),
         ("a:{{ toYaml .Values.list | nindent 4 }}", "a:\n  - a\n  - b"),
+        ("{{ $d := dict \"a\" 1 }}{{ $_ := set $d \"b\" .Values.model }}{{ range $d }}{{ . }};{{ end }}", "1;org/m;"),
+        ("{{ $d := deepCopy .Values.map }}{{ $_ := set $d.y \"z\" 3 }}{{ $d.y.z }}{{ .Values.map.y.z }}", "32"),
+        ("{{ (.Values.map | toYaml | fromYaml).y.z }}", "2"),
+        ("{{ .Values.model | base }} {{ dir \"/a/b/c\" }}", "m /a/b"),
+        ("{{ dig \"y\" \"z\" \"d\" .Values.map }}{{ dig \"y\" \"none\" \"d\" .Values.map }}", "2d"),
+        ("{{ kebabcase \"maxModelLen\" }} {{ snakecase \"maxModelLen\" }}", "max-model-len max_model_len"),
+        ("{{ list \"b\" \"a\" \"b\" \"\" | uniq | sortAlpha | compact | join \",\" }}", "a,b"),
+        ("{{ without .Values.list \"a\" | first }}{{ initial .Values.list | last }}", "ba"),
+        ("{{ reverse .Values.list | join \"\" }}", "ba"),
+        ("{{ prepend .Values.list \"z\" | join \"\" }} {{ ceil 1.2 }}{{ floor 1.8 }}", "zab 21"),
     ],
 )  # fmt: skip
 def test_evaluation(template: str, expected: str) -> None:
@@ -106,6 +116,15 @@ def test_what_is_not_known_stays_as_written(template: str) -> None:
 )  # fmt: skip
 def test_numbers_as_go_prints_them(number: float, text: str) -> None:
     assert go_float(number) == text
+
+
+def test_what_is_set_under_an_unknown_condition_is_not_known() -> None:
+    start = '{{ $d := dict "a" 1 }}{{ if .Release.X }}{{ $_ := set $d "KEY" 2 }}{{ end }}'
+    assert evaluated(start.replace("KEY", "a") + "{{ $d.a }}").endswith("{{ $d.a }}")
+    # what may be there as well stays open
+    written = evaluated(start.replace("KEY", "b") + "{{ range $k, $v := $d }}{{ $k }};{{ end }}")
+    assert "{{ if range $k, $v := $d }}" in written
+    assert evaluated('{{ append .Release.List "x" | join "," }}') == '{{ append .Release.List "x" | join "," }}'
 
 
 @pytest.mark.parametrize(

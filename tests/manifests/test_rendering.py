@@ -125,6 +125,18 @@ def test_dependencies_come_from_the_tree_only(tree: Callable[..., Path]) -> None
 
 
 @needs_helm
+def test_what_values_say_to_a_dependency_that_is_not_there(tree: Callable[..., Path]) -> None:
+    files = {
+        "c/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n"
+        "dependencies: [{name: other, version: 1, repository: https://charts.invalid}]\n",
+        "c/values.yaml": "other: {servingEngineSpec: {modelSpec: [{modelURL: org/a, repository: vllm/vllm-openai}]}}\n",
+        "c/templates/a.yaml": "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n",
+    }
+    (unit,) = read(tree(files), Rendering(helm=True)).units
+    assert (unit.kind, words(unit)) == ("helm-values", "--model org/a")
+
+
+@needs_helm
 def test_links_out_of_the_tree_are_not_followed(tree: Callable[..., Path], tmp_path: Path) -> None:
     secret = tmp_path / "outside.txt"
     secret.write_text("TOP")

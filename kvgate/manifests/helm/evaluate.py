@@ -31,7 +31,7 @@ from kvgate.manifests.helm.go_template import (
 from kvgate.records import record
 from kvgate.shell.value import Hole, Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved
-from kvgate.source.yaml_tree import Mapping, Scalar, Sequence, is_null, scalar_bool
+from kvgate.source.yaml_tree import Mapping, Scalar, Sequence, is_null, parse_embedded, scalar_bool
 
 MAX_STEPS: Final = 60_000
 MAX_OUTPUT: Final = 1_000_000
@@ -83,6 +83,8 @@ class Evaluator:
         self.steps = 0
         self.size = 0
         self.depth = 0
+        self.doubts = 0  # branches and loops around that may not be taken
+        self.open: list[dict[str, Item]] = []  # mappings that may have more than is known
 
     def render(self, file: SourceFile, template: Template) -> Value:
         """The text of a template, its holes where something is not known.
@@ -181,7 +183,9 @@ class Evaluator:
     ) -> None:
         """Text that is there only if a condition holds which nobody knows."""
         inner = _Output()
+        self.doubts += 1
         self.nodes(body, frame, dot, variables, inner)
+        self.doubts -= 1
         value = inner.value(frame.file)
         if STARTS.search(value.value):
             output.add(value)
@@ -207,6 +211,8 @@ class Evaluator:
 
     def range(self, node: Range, frame: _Frame, dot: Item, variables: dict[str, Item], output: _Output) -> None:
         listed = self.pipeline(node.pipeline, dot, variables)
+        if any(listed is item for item in self.open):
+            listed = Unknown("what is put into it is not known")
         if isinstance(listed, Unknown):
             scoped = _Scope(variables)
             for name in node.variables:
@@ -298,6 +304,8 @@ class Evaluator:
             return self.included(plain_text(arguments[0]) or "", arguments[1] if len(arguments) > 1 else None)
         if name == "tpl":
             return self.tpl(arguments)
+        if name == "set" and len(arguments) == 3 and isinstance(arguments[0], dict):
+            return self.set(arguments[0], arguments[1], arguments[2])
         function = FUNCTIONS.get(name)
         if function is None:
             return Unknown(f"the function {name} is not followed")
@@ -337,6 +345,15 @@ class Evaluator:
             # one false value makes `and` false whatever the others are
             return False if name == "and" and any(truth(value) is False for value in values) else unknown
         return values[-1] if values else None
+
+    def set(self, mapping: dict[str, Item], key: Item, value: Item) -> Item:
+        """``set`` changes the mapping itself; what it may not do is not known afterwards."""
+        name = plain_text(key)
+        if name is None or (self.doubts and name not in mapping):
+            self.open.append(mapping)
+        if name is not None:
+            mapping[name] = Unknown("it is set under a condition that is not known") if self.doubts else value
+        return mapping
 
     def tpl(self, arguments: list[Item]) -> Item:
         if not arguments or isinstance(arguments[0], Unknown):
@@ -869,10 +886,48 @@ def _merged_two(base: dict[str, Item], other: dict[str, Item]) -> dict[str, Item
     return result
 
 
+def copy_of(item: Item) -> Item:
+    """A mapping or list that ``set`` may change without changing the one it is a copy of."""
+    if isinstance(item, (dict, Mapping)):
+        return {key: copy_of(value) for key, value in _entries(item).items()}
+    return item
+
+
 def _listed(item: Item) -> list[Item]:
     if isinstance(item, Sequence):
         return list(item.items)
     return list(item) if isinstance(item, list) else []
+
+
+def _from_yaml(items: list[Item]) -> Item:
+    value = text_of(items[-1], None)
+    if not value.resolved or not value.text.pieces:
+        raise ValueError
+    documents = parse_embedded(value.text).documents
+    return documents[0] if documents else {}
+
+
+def _dug(items: list[Item]) -> Item:
+    *keys, fallback, found = items
+    for key in keys:
+        found = field_of(found, _string(key), _string(key))
+        if isinstance(found, Unknown):
+            return found
+        if found is None:
+            return fallback
+    return found
+
+
+def _kebab(text: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\s]+", "-", text).lower()
+
+
+def _distinct(items: list[Item]) -> Item:
+    found: list[Item] = []
+    for item in _listed(items[-1]):
+        if not any(_same(item, other) for other in found):
+            found.append(item)
+    return found
 
 
 def _printf(items: list[Item]) -> Item:
@@ -1016,7 +1071,7 @@ def _has_key(items: list[Item]) -> Item:
 
 _TAKES_UNKNOWN: Final = frozenset(
     {"default", "coalesce", "ternary", "not", "dict", "list", "index", "merge", "mergeOverwrite", "set", "toYaml",
-     "nindent", "indent", "required", "empty"}
+     "nindent", "indent", "required", "empty", "append", "prepend", "tuple", "dig"}
 )  # fmt: skip
 
 
@@ -1053,6 +1108,11 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "trimPrefix": _with_option(lambda option, text: text.removeprefix(option)),
     "trimAll": _with_option(lambda option, text: text.strip(option)),
     "trunc": _truncated,
+    "base": _of_text(lambda text: text.rstrip("/").rpartition("/")[2] or text[:1] or "."),
+    "dir": _of_text(lambda text: text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")),
+    "kebabcase": _of_text(_kebab),
+    "snakecase": _of_text(lambda text: _kebab(text).replace("-", "_")),
+    "nospace": _of_text(lambda text: re.sub(r"\s", "", text)),
     "lower": _of_text(str.lower),
     "upper": _of_text(str.upper),
     "title": _of_text(str.title),
@@ -1079,8 +1139,17 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "mod": _arithmetic(lambda left, right: left % right),
     "max": _arithmetic(max),
     "min": _arithmetic(min),
+    "ceil": lambda items: math.ceil(_number(items[-1])),
+    "floor": lambda items: math.floor(_number(items[-1])),
     "list": list,
+    "tuple": list,
     "dict": _dict,
+    "dig": _dug,
+    "deepCopy": lambda items: copy_of(items[-1]),
+    "fromYaml": _from_yaml,
+    "fromJson": _from_yaml,
+    "fromYamlArray": _from_yaml,
+    "fromJsonArray": _from_yaml,
     "get": lambda items: field_of(items[0], _string(items[1]), _string(items[1])),
     "hasKey": _has_key,
     "keys": lambda items: _keys(items[-1]),
@@ -1090,8 +1159,15 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "first": lambda items: _listed(items[-1])[0],
     "last": lambda items: _listed(items[-1])[-1],
     "rest": lambda items: _listed(items[-1])[1:],
+    "initial": lambda items: _listed(items[-1])[:-1],
+    "reverse": lambda items: _listed(items[-1])[::-1],
+    "prepend": lambda items: items[0] if isinstance(items[0], Unknown) else [items[1], *_listed(items[0])],
+    "compact": lambda items: [item for item in _listed(items[-1]) if truth(item) is not False],
+    "uniq": _distinct,
+    "without": lambda items: [item for item in _listed(items[0]) if not any(_same(item, no) for no in items[1:])],
+    "sortAlpha": lambda items: sorted(_listed(items[-1]), key=_string),
     "has": _has,
-    "append": lambda items: [*_listed(items[0]), items[1]],
+    "append": lambda items: items[0] if isinstance(items[0], Unknown) else [*_listed(items[0]), items[1]],
     "concat": lambda items: [value for item in items for value in _listed(item)],
     "until": lambda items: list(range(min(_whole(items[-1]), MAX_ITEMS))),
     "join": _joined,

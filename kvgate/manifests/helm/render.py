@@ -136,7 +136,8 @@ def _release(
             units = units_of(tree, file, Rendered(documents.documents, True), templated=False)
             found += [_named(unit, release) for unit in units]
     read |= {path for path in tree.files if folder_of_chart(path) == folder or _below(path, folder)}
-    read |= set(_own_values(folder))
+    if not rendered.absent:  # else they say what the dependencies are told
+        read |= set(_own_values(folder))
     return found, frozenset(read | set(release.values))
 
 
