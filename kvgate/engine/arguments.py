@@ -269,9 +269,11 @@ class _Parser:
         if name.startswith("--no-") and "--no-" not in word.text.slice(0, end).span.text:
             # a key that is switched off (enforce_eager=False, disable-log-stats: false) where no flag says so:
             # vLLM leaves the flag away (_pull_args_from_config up to 0.33.0), or sets the field
-            flag, on = self.release.spellings.get("--" + name[5:], (None, False))
+            positive = "--" + name[5:]
+            here = self.release.spellings.get(positive)
+            flag, on = here or nearest_definition(positive, self.info.table) or (None, False)
             if flag is not None and on and not flag.takes_value:
-                return _Use(name, flag, False, (), cut, end)
+                return _Use(positive, flag, False, (), cut, end, None if here else "unknown-flag")
         return self._resolve(name, cut, end) or _Use(name, None, True, (), cut, end, "unknown-flag")
 
     def _known(self, name: str, cut: int | None, end: int) -> _Use:

@@ -17,7 +17,7 @@ from typing import Final
 
 from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
-from kvgate.manifests.python_names import Names, Source, written_call
+from kvgate.manifests.python_names import Item, Names, Source, written_call
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
@@ -207,15 +207,14 @@ class _Reader:
                 words = [*self._words_of_call(call, skip_rest=True), *self._words_of_call(outer)]
                 yield self._start(words, dotted, outer), kind, self._around(call)
             return
-        yield self._start(self._words_of_call(call), dotted, call), kind, self._around(call)
+        words = [*self._words_of_call(call), *self._words_of_items(self.names.set_on_result(call))]
+        yield self._start(words, dotted, call), kind, self._around(call)
 
     def _of_parser(self, call: ast.Call, dotted: str) -> Start:
         """``run_server(parser.parse_args())``: a server whose arguments vLLM's own parser reads."""
         words, items = self.names.given_by_parser(call)
-        for name, value, place, condition in items:
-            found = self._words_of(name, value, place)
-            words = [*words, *(found if condition is None else _only_if(found, condition))]
-        return self._start(words, dotted, call)
+        items = [*items, *self.names.set_on_result(call)]
+        return self._start([*words, *self._words_of_items(items)], dotted, call)
 
     def _start(self, words: Sequence[Word], entry: str, call: ast.Call) -> Start:
         return Start(tuple(words[:MAX_WORDS]), entry, False, (), self.source.span(call))
@@ -241,6 +240,9 @@ class _Reader:
             text = self.source.text(node)
             unknown = Unresolved(text.value, "what it holds is not in the files read")
             return [Word(text, (unknown,), splits=True)]
+        return self._words_of_items(items)
+
+    def _words_of_items(self, items: Sequence[Item]) -> list[Word]:
         words: list[Word] = []
         for name, value, place, condition in items:
             found = self._words_of(name, value, place)

@@ -17,6 +17,11 @@ MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
 # Calls that declare a field of a class or an option of a function, and take its default.
 _DECLARES: Final = frozenset({"Argument", "Field", "Option", "Query", "field", "parameter"})
+# Methods of texts that are followed, and the longest text on which they are.
+_TEXT_METHODS: Final = frozenset(
+    {"lower", "lstrip", "removeprefix", "removesuffix", "replace", "rsplit", "rstrip", "split", "strip", "upper"}
+)
+MAX_PLAIN_TEXT: Final = 1_000
 _CASTS: Final = frozenset({"str", "int", "float", "Path", "PurePath", "PosixPath"})
 _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.eq, ast.IsNot: operator.ne, ast.Gt: operator.gt,
@@ -512,6 +517,8 @@ class Names:
             return self.constant(variable[1], depth + 1) if variable[1] is not None else (None, False)
         if isinstance(node, ast.Call):
             return self._called(node, depth)
+        if isinstance(node, ast.Subscript):
+            return self._item(node, depth)
         if isinstance(node, ast.JoinedStr):
             word = self.word(node)
             return (word.value, True) if word.resolved else (None, False)
@@ -529,6 +536,15 @@ class Names:
                 return known
         return None, False
 
+    def _item(self, node: ast.Subscript, depth: int) -> tuple[Any, bool]:
+        whole, index = self.constant(node.value, depth + 1), self.constant(node.slice, depth + 1)
+        if not whole[1] or not index[1] or not isinstance(whole[0], (str, list, dict)):
+            return None, False
+        try:
+            return whole[0][index[0]], True
+        except (LookupError, TypeError):
+            return None, False
+
     def _computed(self, node: ast.BinOp, depth: int) -> tuple[Any, bool]:
         left, right = self.constant(node.left, depth + 1), self.constant(node.right, depth + 1)
         if not left[1] or not right[1]:
@@ -545,6 +561,8 @@ class Names:
             return one - other, True
         if isinstance(node.op, ast.FloorDiv) and other:
             return one // other, True
+        if isinstance(node.op, ast.Div) and other:
+            return int(one / other) if one / other == int(one / other) else one / other, True
         if isinstance(node.op, ast.Pow) and 0 <= other <= 40 and abs(one) <= 1024:
             return one**other, True
         return None, False
@@ -569,6 +587,10 @@ class Names:
                 import json
 
                 return json.dumps(value, ensure_ascii=False), True
+        if name in _TEXT_METHODS and isinstance(node.func, ast.Attribute) and not node.keywords:
+            given = [self.constant(part, depth + 1) for part in (node.func.value, *node.args)]
+            if all(known and isinstance(value, (str, int)) for value, known in given) and isinstance(given[0][0], str):
+                return self._text_method(name, *(value for value, _ in given))
         if len(node.args) != 1 or node.keywords:
             return None, False
         value, known = self.constant(node.args[0], depth + 1)
@@ -584,6 +606,15 @@ class Names:
         except (TypeError, ValueError, OverflowError):
             return None, False
         return (str(value), True) if isinstance(value, (str, int, float)) else (None, False)
+
+    @staticmethod
+    def _text_method(name: str, text: str, *given: object) -> tuple[Any, bool]:
+        if len(text) > MAX_PLAIN_TEXT or any(isinstance(value, str) and len(value) > 100 for value in given):
+            return None, False
+        try:
+            return getattr(text, name)(*given), True
+        except (TypeError, ValueError):
+            return None, False
 
     def _variable(self, node: ast.expr) -> tuple[str, ast.expr | None] | None:
         """``os.environ["X"]``, ``os.getenv("X", default)``: the variable and its default."""
@@ -706,25 +737,35 @@ class Names:
         if words is None:
             text = self.source.text(given or call)
             words = [Word(text, (Unresolved(text.value, "what the command line says"),), splits=True)]
-        key = _key(given) if given is not None else None
-        items = [
+        return words, self._set_on(_key(given), call) if given is not None else []
+
+    def set_on_result(self, call: ast.Call) -> list[Item]:
+        """What is set on the object that a call makes, by the name that it is assigned to: ``args.seed = 1``."""
+        above = self._parents.get(call)
+        if not isinstance(above, (ast.Assign, ast.AnnAssign)):
+            return []
+        target = above.targets[0] if isinstance(above, ast.Assign) else above.target
+        return self._set_on(_key(target), call)
+
+    def _set_on(self, key: str | None, node: ast.AST) -> list[Item]:
+        return [
             (name.rpartition(".")[2], each.value, self.source.span(each.value), each.condition)
             for where, name in list(self._assigned)
-            if name.rpartition(".")[0] == key and where in (self._scope(call), self.module)
+            if key is not None and name.rpartition(".")[0] == key and where in (self._scope(node), self.module)
             for each in self._of_scope(where, name) or ()
             if each.value is not None
         ]
-        return words, items
 
     def _returned(self, node: ast.expr) -> ast.expr | None:
         """What a call of a function of the file, or a property of a class, returns where it has one ``return``."""
         called = isinstance(node, ast.Call)
-        key = _key(node.func if isinstance(node, ast.Call) else node) or ""
-        name = key.removeprefix("self.") if called else key.rpartition(".")[2]
+        owner, _, name = (_key(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")
         function = self._functions.get(name)
         if (
             function is None
             or name in self._repeated
+            or owner.partition(".")[0] in self._imports
+            or bool(owner) is not isinstance(self._parents.get(function), ast.ClassDef)
             or called is any((_key(decorator) or "").endswith("property") for decorator in function.decorator_list)
         ):
             return None

@@ -389,3 +389,6 @@ def test_a_key_that_is_switched_off_needs_no_flag_that_says_so(version: str) -> 
     assert parsed.as_args() == {"enforce_eager": False, "disable_log_stats": False}
     assert not parsed.problems
     assert kinds(parse("--no-disable-log-stats", version)) == ["unknown-flag"]
+    gone = parse_arguments([Word(Text.at("--no-worker-use-ray", keys[0]))], "0.33.0", positional_model=False)
+    assert gone.as_args() == {"worker_use_ray": False}
+    assert "--worker-use-ray" in only_problem(gone).message

@@ -383,6 +383,69 @@ def test_servers_of_vllm_by_its_own_parser(code: str, kind: str, expected: str) 
     assert not units("from other import main, run_server\nrun_server(['vllm'])\nmain()\n")
 
 
+def test_what_is_set_on_engine_arguments_behind_their_making() -> None:
+    unit = one(
+        """\
+        from vllm import AsyncEngineArgs
+        def load(folder, dtype):
+            args = AsyncEngineArgs(folder)
+            args.max_model_len = 8
+            if unknown():
+                args.seed = 1
+            args.dtype = dtype
+        load("org/m", "half")
+        """
+    )
+    assert words(unit) == "--model org/m --max-model-len 8 ?--seed ?1 --dtype half"
+
+
+def test_a_command_line_that_a_method_of_another_object_makes() -> None:
+    text = """\
+        import subprocess
+
+        class Settings:
+            port: int = 8000
+
+            def line(self):
+                return ["vllm", "serve", "org/m", "--port", str(self.port)]
+
+        class Server:
+            def __init__(self, settings: Settings):
+                self.settings = settings
+
+            def start(self):
+                subprocess.Popen(self.settings.line())
+        """
+    assert words(one(text)) == "org/m --port 8000"
+    assert units("import subprocess, other\n" + dedent(text).replace("self.settings.line()", "other.line()")) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ('NAME.split("/")[-1]', "m"),
+        ('NAME.split("/")[9]', '?NAME.split("/")[9]'),
+        ("NAME.upper().lower().removeprefix('org')", "/m"),
+        ("TABLE[KEY]", "org/x"),
+        ("TABLE[unknown]", "?TABLE[unknown]"),
+        ("NAME.replace('', 'x' * 200)", "?NAME.replace('', 'x' * 200)"),
+        ("NAME.split(1)", "?NAME.split(1)"),
+        ("str(8192 / 4)", "2048"),
+        ("str(1 / 4)", "0.25"),
+    ],
+)
+def test_texts_that_are_cut_and_looked_up(value: str, expected: str) -> None:
+    unit = one(
+        f"""\
+        import subprocess
+        NAME, KEY = "org/m", "x"
+        TABLE = {{"x": "org/x", "y": "org/y"}}
+        subprocess.run(["vllm", "serve", {value}])
+        """
+    )
+    assert words(unit) == expected
+
+
 def test_a_command_line_that_a_framework_asks_for() -> None:
     unit = one(
         """\
