@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from kvgate.patterns import regex
 
-Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl"]
+Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl", "procfile"]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "yaml",
@@ -25,6 +25,8 @@ _BY_NAME: Final[dict[str, Format]] = {
     "dockerfile": "dockerfile", "containerfile": "dockerfile",
     "makefile": "make", "gnumakefile": "make", "justfile": "make",
     "kustomization": "yaml",
+    "procfile": "procfile",
+    "supervisord.conf": "systemd", "supervisor.conf": "systemd",
 }  # fmt: skip
 
 #: Endings of files that readers take.
@@ -67,7 +69,7 @@ def format_of_text(text: str) -> Format | None:
         if _SHELL_LINE.match(head):
             return "shell"
         return "python" if _PYTHON_LINE.match(head) else None
-    if re.search(r"(?m)^\[(?:Unit|Service|Container)\]\s*$", head):
+    if re.search(r"(?m)^\[(?:Unit|Service|Container|program:[^\]\n]+)\]\s*$", head):
         return "systemd"
     if re.match(r"(?:\s*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*\s*FROM[ \t]+\S+", head):
         return "dockerfile"

@@ -286,6 +286,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.makefile import read_makefile
 
         yield from read_makefile(tree, file)
+    elif form == "procfile":
+        from kvgate.manifests.procfile import read_procfile
+
+        yield from read_procfile(tree, file)
     elif form == "hcl":
         from kvgate.manifests.terraform import read_terraform
 

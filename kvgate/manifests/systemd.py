@@ -1,4 +1,6 @@
-"""systemd units (``ExecStart=``) and Podman's quadlets (``[Container]``), plain or as templates of another program.
+"""systemd units (``ExecStart=``), Podman's quadlets (``[Container]``) and supervisor's programs (``[program:x]``).
+
+Plain, or as templates of another program.
 
 systemd.service(5) and systemd.syntax(7): a backslash at the end of a line joins it with the next by a blank, quotes and
 C escapes are understood, ``$VAR`` and ``${VAR}`` come from ``Environment=``, ``%x`` is filled in by the manager.
@@ -55,6 +57,7 @@ def read_systemd(tree: Tree, file: SourceFile, written: Value | None = None) -> 
     try:
         yield from _services(tree, file, settings, environment)
         yield from _quadlet(tree, file, settings, environment)
+        yield from _programs(tree, file, settings)
     except TooLargeError as error:
         yield Unread(f"{error} is not read", file.line_span(1), serves=True)
 
@@ -116,6 +119,58 @@ def _quadlet(tree: Tree, file: SourceFile, settings: list[_Setting], environment
 
     for number, start in enumerate(find_starts(container)):
         yield unit_of(replace(start, run=run), around, number)
+
+
+def _programs(tree: Tree, file: SourceFile, settings: list[_Setting]) -> Iterator[ServeUnit]:
+    """The programs of supervisor (supervisord.org, "Configuration File")."""
+    for section in dict.fromkeys(setting.section for setting in settings if setting.section.startswith("program:")):
+        own = {setting.name: setting for setting in settings if setting.section == section}
+        command = own.get("command")
+        if command is None:
+            continue
+        environment = _Environment()
+        for match in _PAIR.finditer(own["environment"].value.value if "environment" in own else ""):
+            stated = own["environment"].value
+            start, end = match.span("quoted") if match["quoted"] is not None else match.span("plain")
+            environment.values[match["name"]] = _with_references(stated.slice(start, end))
+            environment.spans[match["name"]] = stated.slice(*match.span()).span
+        container = Container(
+            command=tuple(_split(_with_references(command.value), None, specifiers=False)),
+            arguments=(),
+            image=None,
+            environment=environment.values,
+            span=command.span,
+            named=says_engine(section),
+            accelerated=True,
+            find=_installed(tree, file),
+            serves=True,
+        )
+        around = Surroundings(
+            file=file,
+            kind="supervisor",
+            names=(section.partition(":")[2],),
+            variables=environment.values,
+            spans=environment.spans,
+            span=command.span,
+        )
+        for number, start_of in enumerate(find_starts(container)):
+            yield unit_of(start_of, around, number)
+
+
+_PAIR: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?:\"(?P<quoted>[^\"]*)\"|'[^']*'|(?P<plain>[^,\s]*))")
+_EXPANSION: Final = re.compile(r"%\((?P<name>[A-Za-z_]\w*)\)s")
+
+
+def _with_references(value: Value) -> Value:
+    """A text with what supervisor fills in (``%(ENV_HOME)s``) as holes."""
+    parts: list[Value] = []
+    at = 0
+    for match in _EXPANSION.finditer(value.value):
+        whole = value.slice(match.start(), match.end())
+        reason = f"{match.group()} is filled in by supervisor"
+        parts += [value.slice(at, match.start()), Value.unknown(whole.text, reason, splits=False)]
+        at = match.end()
+    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
 
 
 def _quadlet_devices(values: dict[str, list[_Setting]]) -> Iterator[GpuRequest]:
@@ -181,7 +236,7 @@ def _settings(text: Value) -> Iterator[_Setting]:
         stripped = line.strip()
         if stripped.startswith(("#", ";")) or not stripped:
             continue
-        header = re.fullmatch(r"\[([\w-]+)\]", stripped)
+        header = re.fullmatch(r"\[([\w:.-]+)\]", stripped)
         if header:
             section = header.group(1)
             continue
@@ -254,9 +309,9 @@ _SPECIFIER: Final = re.compile(r"%(?:%|[A-Za-z])")
 _DOLLAR: Final = re.compile(r"\$(?:\$|\{(?P<braced>[A-Za-z_]\w*)\}|(?P<plain>[A-Za-z_]\w*))")
 
 
-def _split(value: Value, environment: dict[str, Value] | None) -> list[Word]:
+def _split(value: Value, environment: dict[str, Value] | None, *, specifiers: bool = True) -> list[Word]:
     """Words of a setting; variables are expanded where an environment is given."""
-    value = _with_specifiers(value)
+    value = _with_specifiers(value) if specifiers else value
     fields = Fields()
 
     def expand(text: Value, at: int, quoted: bool, into: Fields) -> int:

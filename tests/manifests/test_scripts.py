@@ -483,8 +483,8 @@ def test_hostile_makefiles_cost_little(path: str) -> None:
     ("text", "expected"),
     [
         (
-            "M=org/m\nsudo tee /etc/systemd/system/v.service <<EOF\n[Unit]\nDescription=v\n[Service]\nEnvironment=P=80\n"
-            "ExecStart=/opt/vllm/bin/vllm serve ${M} \\\\\n  --port \\$P --max-model-len $LEN\nEOF\nsystemctl start v\n",
+            "M=org/m\nsudo tee /etc/v.service <<EOF\n[Unit]\nDescription=v\n[Service]\nEnvironment=P=80\n"
+            "ExecStart=/v/bin/vllm serve ${M} \\\\\n  --port \\$P --max-model-len $LEN\nEOF\nsystemctl start v\n",
             [("systemd", 7, "org/m --port 80 --max-model-len ?$LEN")],
         ),
         (
@@ -505,3 +505,24 @@ def test_files_that_a_script_writes_out(text: str, expected: list[tuple[str, int
     assert [(unit.kind, unit.span.line, words(unit)) for unit in units("#!/bin/bash\n" + text)] == [
         (kind, line + 1, arguments) for kind, line, arguments in expected
     ]
+
+
+def test_programs_of_supervisor() -> None:
+    text = (
+        "[supervisord]\nnodaemon=true\n\n[program:chat]\n"
+        "command=/opt/venv/bin/vllm serve %(ENV_MODEL)s --max-model-len 8192\n"
+        "  --served-model-name 'a b'\n"
+        'environment=CUDA_VISIBLE_DEVICES="0,1",HF_HOME=/x\n[program:web]\ncommand=nginx -g "daemon off;"\n'
+    )
+    (found,) = units(text, "supervisord.conf")
+    assert (found.kind, found.id, found.span.line) == ("supervisor", "supervisord.conf/chat", 5)
+    assert words(found).startswith("?%(ENV_MODEL)s --max-model-len 8192")
+    assert environment(found) == {"CUDA_VISIBLE_DEVICES": "0,1", "HF_HOME": "/x"}
+    assert [request.count for request in found.gpu_requests] == [2]
+
+
+def test_processes_of_a_procfile() -> None:
+    text = "web: vllm serve org/m --port $PORT\nworker: python worker.py  # vllm serve\n"
+    (found,) = units(text, "Procfile")
+    assert (found.kind, found.id, found.span.line) == ("script", "Procfile/web", 1)
+    assert words(found) == "org/m --port ?$PORT"
