@@ -158,8 +158,8 @@ _NO_ENGINE: Final = frozenset(
     {
         "autoscaler", "bench", "benchmark", "benchmarks", "client", "controller", "dashboard", "downloader", "epp",
         "exporter", "frontend", "gateway", "grafana", "guidellm", "indexer", "ingress", "loader", "loadtest", "locust",
-        "metrics", "mock", "monitor", "operator", "prometheus", "proxy", "puller", "router", "scheduler", "sidecar",
-        "sim", "simulator", "ui", "webui",
+        "metrics", "mock", "monitor", "operator", "prometheus", "proxy", "puller", "render", "renderer", "router",
+        "scheduler", "sidecar", "sim", "simulator", "tokenizer", "ui", "webui",
     }
 )  # fmt: skip
 _OTHER_ENGINE: Final = frozenset(
@@ -222,7 +222,7 @@ def is_other_program(image: str) -> bool:
 
 
 def is_companion(image: str) -> bool:
-    """Whether the image is called after a program that stands beside servers (a router, a client)."""
+    """Whether an image or a container is called after a program that stands beside servers (a router, a client)."""
     return bool(_NO_ENGINE & _tokens(repository_of(image).lower().rpartition("/")[2]))
 
 

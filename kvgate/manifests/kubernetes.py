@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.container import Argument, Container, Start, environment_of, find_requirement
-from kvgate.manifests.entrypoint import flag_name, says_engine
+from kvgate.manifests.entrypoint import flag_name, is_companion, says_engine
 from kvgate.manifests.launch import find_starts, why_unread
 from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import (
@@ -235,7 +235,8 @@ class Pod:
             requests, shares = accelerator_requests(base)
         image_node = scalar_at(node, "image") or scalar_at(base, "image")
         image = mark_placeholders(Value(image_node.text)).word() if image_node and image_node.value else None
-        named = "vllm" in f"{name} {self.name} {image.value if image and not image.resolved else ''}".lower()
+        names = (name, self.name, image.value if image and not image.resolved else "")
+        named = not is_companion(name) and any(map(says_engine, names))
         command = environment.words(node_at(node, "command") or node_at(base, "command"))
         brought: tuple[Word, ...] = ()
         if self.templated:

@@ -102,14 +102,15 @@ def _starts(container: Container) -> list[Start]:
         told, notes = variable_words(container.environment)
         model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
-    if container.serves and named and arguments and not any(word.resolved for word in arguments):
+    if container.serves and container.service and named and arguments and not any(word.resolved for word in arguments):
         return [_bare(arguments, container)]  # a template whose values bring all arguments
     return []
 
 
 def _serves_in_spite(container: Container) -> bool:
     """Whether a container serves although its image is called after a client or the like: what it is given says so."""
-    return container.accelerated and names_model(container.arguments) and count_vllm_flags(container.arguments) >= 3
+    flags = count_vllm_flags(container.arguments)
+    return container.accelerated and names_model(container.arguments) and flags >= (1 if container.named else 3)
 
 
 def why_unread(container: Container) -> str | None:

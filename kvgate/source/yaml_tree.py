@@ -29,6 +29,7 @@ MAX_EXPANDED_NODES: Final = 200_000
 _SEPARATOR: Final = r"(?m)^---(?=\s|$)"
 _INDENTED_SEPARATOR: Final = r"(?m)^[ \t]+---[ \t]*$(?=\r?\n[ \t]+(?:apiVersion|kind)[ \t]*:)"
 _PLACEHOLDER: Final = r"\{\{[^{}\n]*\}\}"
+_VARIABLE: Final = r"\$\{[^{}\n]*\}"
 _GO_TEMPLATE: Final = (
     r"\{\{-?\s*(?:if|else|end|range|with|define|include|template|block|tpl|toYaml)\b"
     r"|\{\{[^{}\n]*\.(?:Values|Release|Chart|Capabilities|Files)\b"
@@ -212,6 +213,9 @@ def parse_yaml(file: SourceFile) -> YamlStream:
         return YamlStream(file, documents, problems)
     except _RefusedError:
         problems.clear()
+    # variables that are put in before YAML reads it end a plain scalar only between the braces of a flow mapping
+    if not (_OPEN in file.text or _CLOSE in file.text):
+        text = re.sub(_VARIABLE, lambda match: "$" + _OPEN + match.group()[2:-1] + _CLOSE, text)
     documents = []
     starts = [match.start() for match in re.finditer(_SEPARATOR, text)]
     bounds = [0, *[at for at in starts if at > 0], len(text)]

@@ -149,6 +149,11 @@ def test_init_containers_serve_only_as_sidecars() -> None:
             "resources: {limits: {nvidia.com/gpu: 1}}",
             "--model=m --max-num-seqs=1 --max-model-len=1 --enforce-eager",
         ),
+        (
+            "name: vllm\nimage: x/weights-client\nargs: [--model=m, --max-num-seqs=1]\n"
+            "resources: {limits: {nvidia.com/gpu: 1}}",
+            "--model=m --max-num-seqs=1",
+        ),
     ],
 )
 def test_commands(container: str, expected: str) -> None:
@@ -165,6 +170,8 @@ def test_commands(container: str, expected: str) -> None:
         "image: lmsysorg/sglang\nargs: [--model, m, --tensor-parallel-size, '2', --served-model-name, x]",
         "image: ghcr.io/llm-d/llm-d-inference-sim:v1\nargs: [--model, m, --max-num-seqs, '2', --max-loras, '2']",
         'image: curlimages/curl\ncommand: [sh, -c, \'curl http://vllm/v1 -d {"model": "m"}\']',
+        "name: vllm-render\nimage: ${IMAGE}\nargs: [--model=m, --port=1, --mode=echo]",
+        "name: router\nimage: ${VLLM_IMAGE}\nargs: [--model=m, --port=1]",
         "image: x/vllm-client\nargs: [--model, m, --max-num-seqs, '2', --max-model-len, '1', --enforce-eager]",
         "image: x/vllm-router\nargs: [--port=8000, --vllm-port=8200, --data-parallel-size=4]",
         "image: python:3.12\ncommand: [sh, -c, 'echo vllm serve m; grep \"vllm serve\" /log']",

@@ -251,6 +251,22 @@ def test_a_placeholder_is_read_as_a_value() -> None:
     assert node.span.text == "{{HF_TOKEN}}"
 
 
+def test_a_variable_in_a_flow_mapping_is_read_as_a_value() -> None:
+    stream = parse_yaml(SourceFile("f", "a: { b: ${X}, c: [x-${Y:-1}] }\nd: ${Z}\n"))
+    assert stream.problems == []
+    (root,) = stream.documents
+    assert isinstance(root, Mapping)
+    flow, last = root.get("a"), root.get("d")
+    assert isinstance(flow, Mapping)
+    assert isinstance(last, Scalar)
+    inner = flow.get("b")
+    assert isinstance(inner, Scalar)
+    assert (inner.value, inner.span.text, last.value) == ("${X}", "${X}", "${Z}")
+    listed = flow.get("c")
+    assert isinstance(listed, Sequence)
+    assert [item.span.text for item in listed.items] == ["x-${Y:-1}"]
+
+
 def test_a_broken_document_leaves_its_neighbours() -> None:
     stream = parse_yaml(SourceFile("f", "a: 1\n---\nb: [1, 2\nc: 3\n---\nd: 4\n"))
     keys = [entry.key.value for node in stream.documents if isinstance(node, Mapping) for entry in node.entries]
