@@ -52,6 +52,25 @@ def told(found: list[ServeUnit]) -> list[tuple[str, str]]:
 OWN = ("llm/templates/deployment.yaml", "--model=org/m --max-model-len=4096 --enforce-eager --seed=1")
 
 
+def test_values_that_fit_one_chart_of_the_tree() -> None:
+    # an image alone would be read by its shape, with what the chart adds missing
+    text = "image: {repository: vllm/vllm-openai}\nlength: 8192\nmodel: org/big\ngpus: 4\n# vllm\n"
+    chart = {**CHART, "llm/values.yaml": VALUES + "image: {repository: x}\n"}
+    path = "clusters/values/llm-big.yaml"
+    expected = (path, "--model=org/big --max-model-len=8192 --enforce-eager --seed=1")
+    found = units({**chart, path: text})
+    assert sorted(told(found)) == sorted([OWN, expected])
+    assert [[request.count for request in unit.gpu_requests] for unit in found if unit.path == path] == [[4]]
+    # not where two charts fit, where a key is not the chart's, or where too few are
+    other = {place.replace("llm/", "old/"): body for place, body in chart.items()}
+    for files in (
+        {**chart, **other, path: text},
+        {**chart, path: text + "mine: 1\n"},
+        {**chart, path: "model: org/big\nlength: 8192\n# vllm\n"},
+    ):
+        assert expected[1] not in [words for _, words in told(units(files))]
+
+
 @pytest.mark.parametrize(
     "path", ["llm/values-prod.yaml", "llm/prod-values.yaml", "llm/values/prod.yaml", "llm/ci/a.yaml"]
 )

@@ -11,7 +11,7 @@ from typing import Final
 from kvgate.manifests.helm.chart import Over, folder_of_chart, is_disabled, render_statically, values_of_chart
 from kvgate.manifests.helm.go_template import TemplateError
 from kvgate.manifests.helm.read import units_of
-from kvgate.manifests.helm.values import VALUES_NAME, read_values
+from kvgate.manifests.helm.values import VALUES_NAME, looks_like_values, read_values
 from kvgate.manifests.kustomize import merged
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
@@ -26,6 +26,10 @@ _INSTALLS: Final = re.compile(r"\b(?:install|template|upgrade)\b")
 # Words of a command behind which nothing is looked for any more.
 _MAX_WORDS: Final = 200
 _OWN: Final = ("values.yaml", "values.yml")
+# Keys that values may have though the chart's own do not name them.
+_OF_EVERY_CHART: Final = frozenset({"fullnameOverride", "global", "nameOverride"})
+# How many keys a file must share with a chart's values to be told by them.
+MIN_COMMON_KEYS: Final = 3
 
 
 @record
@@ -52,7 +56,43 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
     above, _, kept_in = folder.rpartition("/")
     if kept_in in _FOLDERS and tree.read(posixpath.join(above, "Chart.yaml")) is not None:
         return Overlay(above, (path,))
-    return None
+    return _fitting(tree, path)
+
+
+def _fitting(tree: Tree, path: str) -> Overlay | None:
+    """The one chart of the tree whose templates start vLLM and whose values have every key of a file."""
+    file = tree.read(path)
+    documents = tree.stream(file).documents if file is not None else []
+    values = documents[0] if len(documents) == 1 else None
+    if not isinstance(values, Mapping) or not looks_like_values(path, values):
+        return None
+    charts = tree.memo.get("helm charts that serve")
+    if not isinstance(charts, dict):
+        charts = tree.memo["helm charts that serve"] = dict(_serving_charts(tree))
+    fitting = [folder for folder, own in charts.items() if _fits(values, own)]
+    return Overlay(fitting[0], (path,)) if len(fitting) == 1 else None
+
+
+def _serving_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
+    folders = dict.fromkeys(folder for path in tree.files if (folder := folder_of_chart(path)) is not None)
+    for folder in folders:
+        own = values_of_chart(tree, folder)
+        if isinstance(own, Mapping) and next(_of_templates(tree, folder, None), None) is not None:
+            yield folder, own
+
+
+def _fits(values: Mapping, own: Mapping) -> bool:
+    """Whether a chart's own values have all keys of others, several of them, and of each mapping below at least one."""
+    entries = [entry for entry in values.items() if entry.key.value not in _OF_EVERY_CHART]
+    for entry in entries:
+        known = own.get(entry.key.value)
+        if known is None:
+            return False
+        if isinstance(entry.value, Mapping) and isinstance(known, Mapping) and known.entries and entry.value.entries:
+            inner = {below.key.value for below in known.items()}
+            if not any(below.key.value in inner for below in entry.value.items()):
+                return False
+    return len(entries) >= MIN_COMMON_KEYS
 
 
 def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay) -> Iterator[ServeUnit | Unread]:
