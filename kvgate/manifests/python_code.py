@@ -38,8 +38,6 @@ _ENGINES: Final[Mapping[str, str]] = {
 # Functions of vllm.entrypoints that are a server, and classes that are made from a command line.
 _SERVES: Final = frozenset({"main", "run_server", "run_server_worker"})
 _FROM_COMMAND_LINE: Final = ".from_cli_args"
-# Methods that a framework asks for the command line which it runs (BentoML).
-_ASKED_FOR_COMMAND: Final = frozenset({"__command__"})
 _RUNS_WORDS: Final = frozenset(
     {
         "Popen", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell", "execl",
@@ -93,8 +91,10 @@ class _Around:
 
 _MAKES_ENGINE: Final = re.compile(
     r"\b(?:AsyncEngineArgs|EngineArgs|LLM|LLMConfig|VLLMArgs|run_server|run_server_worker|vLLMEngineProcessorConfig)\s*\("
-    r"|\.from_cli_args\s*\(|\b__command__\b|\bvllm\.entrypoints\.[\w.]+\s+import\s[^\n]*\bmain\b"
+    r"|\.from_cli_args\s*\(|\bvllm\.entrypoints\.[\w.]+\s+import\s[^\n]*\bmain\b"
 )
+# The first words of a command line, one by one.
+_WORDS: Final = re.compile(r"[\"']vllm[\"']\s*,\s*[\"']serve[\"']|[\"']-m[\"']\s*,\s*[\"']vllm\.entrypoints\.")
 _RUNS: Final = re.compile(
     r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
     r"|\b(?:cmd|command|run|run_command|start_command|startup_command)=[\[(f\"']"
@@ -114,7 +114,8 @@ def may_start(text: str) -> bool:
     """Whether a Python text is worth parsing; cheap."""
     if "vllm" not in text.lower():
         return False
-    return bool(_MAKES_ENGINE.search(text) or (_RUNS.search(text) and _STARTS.search(text)))
+    made = _MAKES_ENGINE.search(text) or _WORDS.search(text)
+    return bool(made or (_RUNS.search(text) and _STARTS.search(text)))
 
 
 def read_python(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
@@ -172,6 +173,15 @@ class _Reader:
                 if _places(start) not in seen:  # a line that is run, and told to a log as well, is one server
                     seen.add(_places(start))
                     yield start, "python", self._around(call)
+        if self.is_test:
+            return
+        heads = {places[0] for places in seen if places}
+        for returned in self.names.lists_returned():
+            for start in self._of_line(returned, returned):
+                # what asks a function for a command line runs it: a framework, another file
+                if start.words and start.words[0].span.start not in heads:
+                    heads.add(start.words[0].span.start)
+                    yield start, "python", self._around(returned)
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
@@ -191,10 +201,6 @@ class _Reader:
                     yield start, "python", self._around(call)
             for start in self._container(call):
                 yield start, "python", self._around(call)
-        for function in self.names.functions(_ASKED_FOR_COMMAND):
-            for returned in self.names.returns(function):
-                for start in self._of_line(returned, returned):
-                    yield start, "python", self._around(returned)
 
     # -- engines -----------------------------------------------------------------------------------------------------
 

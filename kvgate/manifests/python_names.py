@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -22,6 +23,9 @@ _TEXT_METHODS: Final = frozenset(
     {"lower", "lstrip", "removeprefix", "removesuffix", "replace", "rsplit", "rstrip", "split", "strip", "upper"}
 )
 MAX_PLAIN_TEXT: Final = 1_000
+# What makes a path of the same file: functions of os.path, methods of pathlib.
+_PATH_FUNCTIONS: Final = frozenset({"abspath", "expanduser", "expandvars", "fspath", "normpath", "realpath"})
+_PATH_METHODS: Final = frozenset({"absolute", "as_posix", "expanduser", "resolve"})
 _CASTS: Final = frozenset({"str", "int", "float", "Path", "PurePath", "PosixPath"})
 _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.eq, ast.IsNot: operator.ne, ast.Gt: operator.gt,
@@ -69,11 +73,13 @@ class Source:
 
 @record
 class _Assigned:
-    """One assignment to a name: its value (None where it is none that can be read), and whether it always happens."""
+    """One assignment to a name: its value (None where it is none that can be read), whether it always happens, and its
+    line and column."""
 
     value: ast.expr | None
     adds: bool
     condition: str | None = None
+    place: tuple[int, int] = (0, 0)
 
 
 class Names:
@@ -93,6 +99,7 @@ class Names:
         self._settled: dict[tuple[ast.AST, str], list[_Assigned]] = {}
         self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self._defined: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
         self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
         self._visit(limit)
@@ -120,6 +127,7 @@ class Names:
             elif isinstance(node, _FUNCTIONS):
                 self._repeated |= {node.name} & self._functions.keys()
                 self._functions[node.name] = node
+                self._defined.append(node)
             elif isinstance(node, ast.ClassDef):
                 self._classes.setdefault(node.name, node)
             elif isinstance(node, ast.Call):
@@ -193,7 +201,8 @@ class Names:
             for node, assigned in written:
                 happens, condition = self._condition(node, scope)
                 if happens:
-                    settled.append(_Assigned(assigned.value, assigned.adds, condition))
+                    place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+                    settled.append(_Assigned(assigned.value, assigned.adds, condition, place))
             self._settled[scope, key] = settled
         return settled or None
 
@@ -281,20 +290,18 @@ class Names:
         name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
         found: list[ast.Call] = []
         for other in self.calls:
-            target = other.func
-            if isinstance(target, ast.Attribute) and target.attr in ("bind", "remote"):
-                target = target.value
-                if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-                    target = target.func.value  # VLLM.options(...).bind(...)
-            if isinstance(target, ast.Name) and target.id == name and (other.keywords or other.args):
+            if _made_or_called(other) == name and (other.keywords or other.args):
                 plain = all(keyword.arg is not None for keyword in other.keywords)
                 if plain and other.keywords:
                     found.append(other)
         return found
 
-    def functions(self, names: frozenset[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """The functions and methods of some names."""
-        return (self._functions[name] for name in sorted(names & self._functions.keys()))
+    def lists_returned(self) -> Iterator[ast.expr]:
+        """What the functions and methods of the file return, in the order of its text, where it is a list of words."""
+        for function in self._defined:
+            for returned in self.returns(function):
+                if self.words(returned) is not None:
+                    yield returned
 
     def around(self, node: ast.AST) -> Iterator[ast.Call]:
         """The calls that a node is an argument of, and the decorators that are calls, of the functions and classes
@@ -348,7 +355,11 @@ class Names:
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
         while scope is not None:
             found = self._of_scope(scope, key)
+            if found is not None and not key.startswith("self."):
+                found = _in_force(found, node if scope is self._scope(node) else None)
             if found is not None:
+                if found[0].condition is not None and isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
+                    found = [_Assigned(self._argument(scope, key), False), *found]
                 return found
             if isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
                 return [_Assigned(self._argument(scope, key), False)]
@@ -423,7 +434,8 @@ class Names:
             return None
         options = {keyword.arg: keyword.value for keyword in call.keywords}
         action = options.get("action")
-        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+        stores = isinstance(action, ast.Constant) and action.value in ("store_true", "store_false")
+        if isinstance(action, ast.Constant) and stores and "default" not in options:
             value = ast.copy_location(ast.Constant(action.value == "store_false"), call)
             return [_Assigned(value, False)]
         return [_Assigned(options.get("default"), False)]
@@ -440,7 +452,7 @@ class Names:
         given: list[ast.expr] = []
         bare = 0
         for call in self.calls:
-            if not (isinstance(call.func, ast.Name) and call.func.id == called):
+            if _made_or_called(call) != called:
                 continue
             value = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
             if value is None and position is not None and position < len(call.args):
@@ -477,9 +489,12 @@ class Names:
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
         found = self._assignments(node)
-        if found is None or len(found) != 1 or found[0].adds or found[0].value is None:
+        if found is None or any(assigned.adds or assigned.value is None for assigned in found):
             return node
-        return self.followed(found[0].value, depth + 1)
+        values = [assigned.value for assigned in found if assigned.value is not None]
+        if len(found) == 2 and found[0].condition is None and found[1].condition in _lacking(_key(node) or ""):
+            return ast.copy_location(ast.BoolOp(ast.Or(), values), node)  # if not x: x = "default"
+        return self.followed(values[0], depth + 1) if len(values) == 1 else node
 
     def why(self, node: ast.expr) -> str:
         """Why an expression has no value here."""
@@ -536,6 +551,11 @@ class Names:
                 return known
         return None, False
 
+    @staticmethod
+    def _path(*parts: tuple[Any, bool]) -> tuple[Any, bool]:
+        values = [value for value, known in parts if known and isinstance(value, str) and len(value) <= MAX_PLAIN_TEXT]
+        return (posixpath.join(*values), True) if len(values) == len(parts) else (None, False)
+
     def _item(self, node: ast.Subscript, depth: int) -> tuple[Any, bool]:
         whole, index = self.constant(node.value, depth + 1), self.constant(node.slice, depth + 1)
         if not whole[1] or not index[1] or not isinstance(whole[0], (str, list, dict)):
@@ -550,6 +570,8 @@ class Names:
         if not left[1] or not right[1]:
             return None, False
         one, other = left[0], right[0]
+        if isinstance(node.op, ast.Div) and isinstance(one, str):
+            return self._path(left, right)
         if isinstance(node.op, ast.Add) and type(one) is type(other) and isinstance(one, (str, int, float)):
             return one + other, True
         numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other))
@@ -591,9 +613,16 @@ class Names:
             given = [self.constant(part, depth + 1) for part in (node.func.value, *node.args)]
             if all(known and isinstance(value, (str, int)) for value, known in given) and isinstance(given[0][0], str):
                 return self._text_method(name, *(value for value, _ in given))
+        if name == "join" and self.imported(node.func).endswith("path.join"):
+            parts = [self.constant(part, depth + 1) for part in node.args]
+            return self._path(*parts) if parts else (None, False)
+        if name in _PATH_METHODS and isinstance(node.func, ast.Attribute) and not node.args:
+            return self.constant(node.func.value, depth + 1)
         if len(node.args) != 1 or node.keywords:
             return None, False
         value, known = self.constant(node.args[0], depth + 1)
+        if known and name in _PATH_FUNCTIONS:
+            return (value, True) if isinstance(value, str) else (None, False)
         if not known or name not in (*_CASTS, "bool"):
             return None, False
         try:
@@ -844,6 +873,19 @@ def written_call(call: ast.Call) -> tuple[str, Mapping[str, ast.expr]]:
     return name, {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
+def _in_force(found: list[_Assigned], use: ast.expr | None) -> list[_Assigned]:
+    """The assignments that a use may see: none behind it, and none before the last one that always happens.
+
+    Args:
+        use: None where it runs later than the whole text (in a function, of a name outside it).
+    """
+    if use is not None:
+        place = (use.lineno, use.col_offset)
+        found = [each for each in found if each.place < place or (each.condition or "").startswith("the loop")] or found
+    always = [index for index, each in enumerate(found) if each.condition is None and not each.adds]
+    return found[always[-1] :] if always else found
+
+
 def _key(node: ast.AST) -> str | None:
     """``name``, ``self.name`` or ``self.settings.name`` as a key."""
     if isinstance(node, ast.Name):
@@ -852,6 +894,21 @@ def _key(node: ast.AST) -> str | None:
         owner = _key(node.value)
         return f"{owner}.{node.attr}" if owner is not None else None
     return None
+
+
+def _lacking(name: str) -> tuple[str, ...]:
+    """Conditions, as written, that hold where a name has no value."""
+    return f"not {name}", f"{name} is None", f"not ({name})"
+
+
+def _made_or_called(call: ast.Call) -> str | None:
+    """The name of the function or class that is called: ``f(x)``, ``f.remote(x)``, ``Class.options(...).bind(x)``."""
+    target = call.func
+    if isinstance(target, ast.Attribute) and target.attr in ("bind", "remote"):
+        target = target.value
+        if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def _has_init(owner: ast.ClassDef | None) -> bool:

@@ -221,7 +221,8 @@ def test_a_command_line_that_a_function_of_the_file_makes() -> None:
                 subprocess.Popen(args)
         """
     assert words(one(text)) == "org/m --max-model-len 2048 --enforce-eager"
-    assert units(text + "\n        class Other:\n            def build(self): return []\n") == []
+    twice = one(text + "\n        class Other:\n            def build(self): return []\n")
+    assert words(twice) == "org/m --max-model-len 2048 --enforce-eager"
     assert units("import subprocess\ndef vllm(): return vllm()\nsubprocess.run(vllm())\n") == []
 
 
@@ -417,7 +418,8 @@ def test_a_command_line_that_a_method_of_another_object_makes() -> None:
                 subprocess.Popen(self.settings.line())
         """
     assert words(one(text)) == "org/m --port 8000"
-    assert units("import subprocess, other\n" + dedent(text).replace("self.settings.line()", "other.line()")) == []
+    other = dedent(text).replace("self.settings.line()", "other.line()")
+    assert one("import other\n" + other).span.line == 8  # what the method makes, whoever runs it
 
 
 @pytest.mark.parametrize(
@@ -444,6 +446,81 @@ def test_texts_that_are_cut_and_looked_up(value: str, expected: str) -> None:
         """
     )
     assert words(unit) == expected
+
+
+def test_a_command_line_that_another_file_asks_for() -> None:
+    text = """\
+        from .settings import Model
+
+        def line(model: Model, *, port: int = 8000) -> list[str]:
+            if model.kind == "none":
+                return []
+            words = ["vllm", "serve", model.name, "--port", str(port)]
+            words.append("--enforce-eager")
+            return words
+
+        def shown(model):
+            return "vllm serve " + model
+        """
+    assert words(one(text)) == "?model.name --port 8000 --enforce-eager"
+    assert units("import pytest\n" + dedent(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("def f(m=None):\n    if not m:\n        m = 'org/d'\n    LLM(m)\nf('org/m')", "org/m"),
+        ("def f(m=None):\n    if m is None:\n        m = 'org/d'\n    LLM(m)", "org/d"),
+        ("m = os.getenv('M')\nif not m:\n    m = 'org/d'\nLLM(m)", "org/d"),
+        ("m = os.getenv('M', 'org/m')\nif not m:\n    m = 'org/d'\nLLM(m)", "org/m"),
+        ("m = unknown()\nif not m:\n    m = 'org/d'\nLLM(m)", "?m"),
+        ("m = 'org/m'\nif unknown():\n    m = 'org/d'\nLLM(m)", "?m"),
+    ],
+)
+def test_a_default_for_what_has_no_value(code: str, expected: str) -> None:
+    assert words(one(f"import os\nfrom vllm import LLM\n{code}\n")) == f"--model {expected}"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("os.path.abspath(os.path.expanduser('~/m'))", "~/m"),
+        ("os.path.join(ROOT, 'm')", "/models/m"),
+        ("str(Path(ROOT) / 'm')", "/models/m"),
+        ("str(Path('~/m').expanduser().resolve())", "~/m"),
+        ("os.path.join(unknown, 'm')", "?os.path.join(unknown, 'm')"),
+        ("str(Path(__file__).parent / 'm')", "?Path(__file__).parent / 'm'"),
+    ],
+)
+def test_paths(value: str, expected: str) -> None:
+    text = f"import os\nfrom pathlib import Path\nfrom vllm import LLM\nROOT = '/models'\nLLM(model={value})\n"
+    assert words(one(text)) == f"--model {expected}"
+
+
+def test_an_actor_and_an_option_that_is_set_by_default() -> None:
+    unit = one(
+        """\
+        import argparse, ray, subprocess
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--trust-remote-code", action="store_true", default=True)
+        args = parser.parse_args()
+
+        @ray.remote(num_gpus=2)
+        class Actor:
+            def __init__(self, model, port=80):
+                self.model, self.port = model, port
+
+            def start(self):
+                line = ["vllm", "serve", self.model, "--port", str(self.port)]
+                if args.trust_remote_code:
+                    line.append("--trust-remote-code")
+                subprocess.Popen(line)
+
+        Actor.options(name="a").remote("org/m")
+        """
+    )
+    assert words(unit) == "org/m --port 80 --trust-remote-code"
+    assert unit.gpu_requests[0].count == 2
 
 
 def test_a_command_line_that_a_framework_asks_for() -> None:
@@ -561,3 +638,22 @@ def test_hostile_code_costs_little(text: str) -> None:
 @given(st.text(alphabet="LM(model='x', **k)\n =[]{}fé\"+", max_size=80))
 def test_no_text_makes_it_raise(tail: str) -> None:
     units("from vllm import LLM\nimport subprocess\n" + tail)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("M = 'org/a'\nM = 'org/m'\nPopen(['vllm', 'serve', M])\nM = 'org/b'\n", "org/m"),
+        ("M = 'org/a'\nM = 'org/m'\ndef f():\n    Popen(['vllm', 'serve', M])\n", "org/m"),
+        ("M = 'org/m'\nif x:\n    M = 'org/a'\nPopen(['vllm', 'serve', M])\n", "?M"),
+        ("if x:\n    M = 'org/a'\nM = 'org/m'\nPopen(['vllm', 'serve', M])\n", "org/m"),
+        ("M = 'org/a'\nfor i in y:\n    Popen(['vllm', 'serve', M])\n    M = i\n", "?M"),
+        (
+            "A = ['--port', '1']\nA = ['--port', '2']\nA += ['--x']\nPopen(['vllm', 'serve', 'm', *A])\n",
+            "m --port 2 --x",
+        ),
+    ],
+)
+def test_the_last_assignment_before_a_use_counts(text: str, expected: str) -> None:
+    (found,) = read_tree([SourceFile("serve.py", "from subprocess import Popen\n" + text)]).units
+    assert " ".join(("?" if word.unresolved else "") + word.value for word in found.words) == expected
