@@ -7,7 +7,9 @@ from typing import Final, Literal
 
 from kvgate.patterns import regex
 
-Format = Literal["yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl", "procfile"]
+Format = Literal[
+    "yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl", "notebook", "procfile"
+]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "yaml",
@@ -19,6 +21,7 @@ _BY_SUFFIX: Final[dict[str, Format]] = {
     ".ps1": "powershell",
     ".mk": "make",
     ".py": "python",
+    ".ipynb": "notebook",
     ".hcl": "hcl", ".nomad": "hcl", ".tf": "hcl",
 }  # fmt: skip
 _BY_NAME: Final[dict[str, Format]] = {

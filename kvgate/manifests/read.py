@@ -286,6 +286,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.makefile import read_makefile
 
         yield from read_makefile(tree, file)
+    elif form == "notebook":
+        from kvgate.manifests.notebook import read_notebook
+
+        yield from read_notebook(tree, file)
     elif form == "procfile":
         from kvgate.manifests.procfile import read_procfile
 
