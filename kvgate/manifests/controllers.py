@@ -62,6 +62,17 @@ CONTROLLERS: Final[dict[str, tuple[str, Chart]]] = {
             strip=("hf://",),
         ),
     ),
+    # https://github.com/llm-d-incubation/llm-d-fast-model-actuation: a launcher starts vLLM with these on request
+    "InferenceServerConfig": (
+        "fma.llm-d.ai/",
+        Chart(
+            name="llm-d fast model actuation",
+            sites=(("spec", "modelServerConfig"),),
+            needs=(("options",),),
+            flags=((("port",), "port"),),
+            words=(("options",),),
+        ),
+    ),
     # the operator of vLLM's production stack
     "VLLMRuntime": (
         "production-stack.vllm.ai/",

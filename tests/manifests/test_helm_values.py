@@ -399,6 +399,12 @@ def test_helmfile() -> None:
             "--enable-prefix-caching",
             "VLLMRuntime/default/r",
         ),
+        (
+            "apiVersion: fma.llm-d.ai/v1alpha1\nkind: InferenceServerConfig\nmetadata: {name: i}\nspec:\n"
+            "  modelServerConfig: {port: 8005, options: '--model org/m --enable-sleep-mode'}\n",
+            "--port 8005 --model org/m --enable-sleep-mode",
+            "InferenceServerConfig/default/i/modelServerConfig",
+        ),
     ],
 )  # fmt: skip
 def test_controllers(text: str, expected: str, unit_id: str) -> None:
