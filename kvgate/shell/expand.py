@@ -29,9 +29,23 @@ _PLACEHOLDER: Final = regex(
 )
 
 
+_UNSET: Final = " is set in no file here"
+_ARGUMENT: Final = "argument "
+
+
 def unset(name: str) -> str:
     """Why a variable has no value."""
-    return f"{name} is set in no file here"
+    return f"{name}{_UNSET}"
+
+
+def argument(name: str) -> str:
+    """Why an argument of a script has no value."""
+    return f"{_ARGUMENT}{name} of the script"
+
+
+def is_unset(unresolved: Unresolved) -> bool:
+    """Whether a text is unresolved since nobody sets the variable, or gives the argument, that it names."""
+    return unresolved.reason.endswith(_UNSET) or unresolved.reason.startswith(_ARGUMENT)
 
 
 def mark_placeholders(value: Value, *, variables: bool = True) -> Value:

@@ -5,7 +5,8 @@ the words inside it. Nothing is run. A value that only a running shell knows is 
 
 A script is read optimistically about things outside the files: ``&&`` goes on, a variable that is set nowhere counts as
 unset where the script says what happens then (``${X:-d}``, ``${X:+..}``), and a script without known arguments has
-none. Branches that cannot be decided are all read, and what they would change afterwards is a hole.
+none. Branches that cannot be decided are all read; of what they set differently, the one that a script without any
+settings takes decides, and where that is not known either, it is a hole afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kvgate.shell.command import (
     path_of,
     unwrap,
 )
-from kvgate.shell.expand import unset
+from kvgate.shell.expand import argument, is_unset, unset
 from kvgate.shell.inert import is_inert
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -40,7 +41,7 @@ from kvgate.shell.parameters import (
 )
 from kvgate.shell.template import has_control, with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
-from kvgate.shell.words import Fields, closing_bracket, lex
+from kvgate.shell.words import BLANKS, Fields, closing_bracket, lex
 from kvgate.source.text import Span, Text, Unresolved, Word
 
 MAX_CHARACTERS: Final = 100_000
@@ -57,7 +58,15 @@ _SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile"
 # What may start a server within $(...); most of what stands there asks for a path or a date.
 _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 
+# A substitution of a program that only prints what its words say, and what makes it more than a plain pipeline.
+_PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
+_RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
+MAX_PRINTING: Final = 400
+
 _SHEBANG: Final = re.compile(r"\s*#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b")
+
+Stored = Value | list[Word] | dict[str, Value]
+"""What a variable holds: a text, an array, or an associative array (also one whose elements are set one by one)."""
 
 Found = Callable[[str], "Value | None"]
 """Text of a file by the path that a script uses for it; None when it is not at hand."""
@@ -125,11 +134,11 @@ def commands_of_words(
 class _Scope:
     """Variables, functions and arguments as they stand at one point of a script."""
 
-    __slots__ = ("arguments", "exported", "functions", "touched", "variables")
+    __slots__ = ("arguments", "ended", "exported", "functions", "touched", "variables")
 
     def __init__(
         self,
-        variables: dict[str, Value | list[Word]],
+        variables: dict[str, Stored],
         exported: set[str],
         touched: dict[str, Span],
         functions: dict[str, tuple[_Source, Any]],
@@ -140,6 +149,7 @@ class _Scope:
         self.touched = touched
         self.functions = functions
         self.arguments = arguments
+        self.ended = ""  # by which builtin nothing after it in the same branch is reached
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, Value], arguments: Sequence[Word] | None) -> _Scope:
@@ -155,7 +165,7 @@ class _Scope:
             None if self.arguments is None else list(self.arguments),
         )
 
-    def assign(self, name: str, value: Value | list[Word], span: Span) -> None:
+    def assign(self, name: str, value: Stored, span: Span) -> None:
         self.variables[name] = value
         self.touched[name] = span
 
@@ -163,7 +173,7 @@ class _Scope:
         value = self.variables.get(name)
         if isinstance(value, list):
             return value_of_word(value[0]) if value else None
-        return value
+        return value.get("0") if isinstance(value, dict) else value
 
     def environment(self) -> list[Assignment]:
         result: list[Assignment] = []
@@ -233,6 +243,9 @@ class _Reader:
         self.found: list[Command] = []
         self.called: set[str] = set()
         self.calling: list[str] = []
+        self.uncalled = False  # whether a function is read that nothing calls: its arguments are anybody's
+        self.assuming = False  # whether what nobody sets counts as empty
+        self.input: Value | None = None  # of the command at hand (`<<< "$X"`)
         self.inert: dict[int, bool] = {}  # by the node of a function's body
         self.steps = 0
         self.depth = 0
@@ -276,7 +289,9 @@ class _Reader:
                 if where is source and name not in self.called:
                     inner = scope.copy()
                     inner.arguments = None
+                    self.uncalled = True
                     self.node(where, node, inner, (*conditions, f"{name}() is called"))
+                    self.uncalled = False
             if self.depth == 1:
                 for path in [path for path in self.written if path not in self.ran]:
                     self.script(self.written[path], _Scope.of_environment({}, None), conditions)
@@ -315,6 +330,7 @@ class _Reader:
                 inner = (*conditions, f"not: {_short(left)}")
             elif child.is_named:
                 self.node(source, child, scope, inner)
+        scope.ended = ""  # only on a condition
 
     def _redirected(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
@@ -373,6 +389,8 @@ class _Reader:
                 otherwise = list(child.children)
         outcomes: list[tuple[_Scope, str]] = []
         negated: list[str] = []
+        likely: _Scope | None = None
+        decided = True  # whether every condition is, where what nobody sets is empty
         for condition, body in branches:
             verdict = self._decide(source, condition, scope)
             written = _short(_written(source, condition))
@@ -383,6 +401,9 @@ class _Reader:
                 return
             inner = scope.copy()
             self.nodes(source, condition, inner, conditions)
+            if likely is None and (verdict or self._assume(source, condition, scope)):
+                likely = inner
+            decided = decided and (verdict is True or self._assume(source, condition, scope) is not None)
             self.nodes(source, body, inner, (*conditions, *negated, written))
             outcomes.append((inner, written))
             negated.append(f"not: {written}")
@@ -396,11 +417,14 @@ class _Reader:
             if otherwise:
                 self.nodes(source, otherwise, inner, (*conditions, *negated))
             outcomes.append((inner, negated[0]))
-        _merge(scope, outcomes, source.span(node))
+            likely = likely or inner
+        _merge(scope, outcomes, source.span(node), likely if decided else None)
 
     def _case(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         subject_node = node.child_by_field_name("value")
         subject = self._single(source, subject_node, scope) if subject_node is not None else None
+        without = None if subject is None or self.uncalled else _emptied(subject)
+        likely: _Scope | None = None
         outcomes: list[tuple[_Scope, str]] = []
         exhaustive = False
         for item in node.children:
@@ -420,10 +444,16 @@ class _Reader:
             self.nodes(source, body, inner, (*conditions, condition))
             outcomes.append((inner, condition))
             exhaustive = exhaustive or "*" in plain
+            if without is None or not without.resolved or likely is not None:
+                continue
+            if any("$" in pattern for pattern in plain):
+                without = None
+            elif any(matches_pattern(without.value, pattern) for pattern in plain):
+                likely = inner
         if outcomes:
             if not exhaustive:
                 outcomes.append((scope.copy(), "no case applies"))
-            _merge(scope, outcomes, source.span(node))
+            _merge(scope, outcomes, source.span(node), likely)
 
     def _for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         variable = node.child_by_field_name("variable")
@@ -441,6 +471,7 @@ class _Reader:
             for item in items:
                 scope.assign(name, Value(item.text), item.span)
                 self.node(source, body, scope, conditions)
+                scope.ended = ""
             return
         span = source.span(node)
         inner = scope.copy()
@@ -451,6 +482,13 @@ class _Reader:
     def _c_for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
         span = source.span(node)
+        counts = _counts(source, node, scope)
+        if body is not None and counts is not None:
+            for number in counts[1]:
+                scope.assign(counts[0], Value(Text.at(str(number), span)), span)
+                self.node(source, body, scope, conditions)
+                scope.ended = ""
+            return
         inner = scope.copy()
         head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
         for name in dict.fromkeys(re.findall(r"([A-Za-z_]\w*)\s*=[^=]", head)):
@@ -476,6 +514,7 @@ class _Reader:
                 break
             before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
             self.nodes(source, body, scope, conditions)
+            scope.ended = ""
             if once or before == (scope.variables, scope.arguments):
                 return
         inner = scope.copy()
@@ -501,17 +540,18 @@ class _Reader:
             return None
         span = source.span(node)
         if name_node.type != "variable_name":  # an element of an array
-            name = source.text(name_node).partition("[")[0]
-            target.assign(
-                name, Value.unknown(Text.at(f"${name}", span), "an array whose elements are set one by one"), span
-            )
-            return name
+            self._element(source, node, scope, target)
+            return source.text(name_node).partition("[")[0]
         name = source.text(name_node)
         appends = any(child.type == "+=" for child in node.children)
         if value_node is not None and value_node.type == "array":
             items = self._words(source, [child for child in value_node.children if child.is_named], scope)
+            previous = scope.variables.get(name)
+            if isinstance(previous, dict):
+                keyed = _keyed(name, items, span)
+                target.assign(name, {**previous, **keyed} if appends and isinstance(keyed, dict) else keyed, span)
+                return name
             if appends:
-                previous = scope.variables.get(name)
                 head = previous if isinstance(previous, list) else [previous.word(quoted=False)] if previous else []
                 items = [*head, *items]
             target.assign(name, items, span)
@@ -526,11 +566,31 @@ class _Reader:
             if isinstance(previous, list):
                 target.assign(name, [*previous, value.word()] if value.value else previous, span)
                 return name
-            value = Value.join([previous, value]) if previous is not None else value
+            value = Value.join([previous, value]) if isinstance(previous, Value) else value
         if len(value.text) > MAX_CHARACTERS:
             raise TooLargeError(f"{name} grows beyond {MAX_CHARACTERS:,} characters")
         target.assign(name, value, span)
         return name
+
+    def _element(self, source: _Source, node: Any, scope: _Scope, target: _Scope) -> None:
+        """``NAME[KEY]=value``."""
+        name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
+        name, span = source.text(name_node).partition("[")[0], source.span(node)
+        index = name_node.child_by_field_name("index")
+        key = self._single(source, index, scope) if index is not None else None
+        stored = scope.variables.get(name)
+        elements = _elements_of(stored)
+        if key is None or not key.resolved or elements is None:
+            reason = "an array whose elements are set one by one"
+            target.assign(name, Value.unknown(Text.at(f"${name}", span), reason), span)
+            return
+        fields = Fields(split=False)
+        if value_node is not None:
+            lex(source.value, value_node.start_byte, node.end_byte, fields, expander=self._expander(scope))
+        value = fields.value(source.value.text.slice(node.end_byte, node.end_byte))
+        if key.value in elements and any(child.type == "+=" for child in node.children):
+            value = Value.join([elements[key.value], value])
+        target.assign(name, {**elements, key.value: value}, span)
 
     def _assignments(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         self._substituted(source, node, scope, conditions)
@@ -544,8 +604,13 @@ class _Reader:
             if child.type == "variable_assignment":
                 self._substituted(source, child, scope, conditions)
                 name = self._assignment(source, child, scope, conditions)
+                stored = scope.variables.get(name or "")
+                if name and "A" in options and isinstance(stored, list):
+                    scope.assign(name, _keyed(name, stored, source.span(child)), source.span(child))
             elif child.type == "variable_name":
                 name = source.text(child)
+                if "A" in options and not isinstance(scope.variables.get(name), dict):
+                    scope.assign(name, {}, source.span(child))
             if name and (keyword == "export" or "x" in options) and "n" not in options:
                 scope.exported.add(name)
                 scope.touched.setdefault(name, source.span(child))
@@ -582,7 +647,10 @@ class _Reader:
         self._substituted(source, node, scope, conditions)
         own = _Scope({}, set(), {}, {}, None)
         arguments: list[Any] = []
+        self.input = None
         for child in node.children:
+            if child.type == "herestring_redirect":
+                self.input = self._single(source, child.children[-1], scope)
             if child.type == "variable_assignment":
                 self._assignment(source, child, scope, conditions, into=own)
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
@@ -618,12 +686,15 @@ class _Reader:
         if not words:
             return
         head = words[0].value if words[0].resolved else ""
-        if builtins and self._builtin(head, words, scope, conditions, span):
+        if builtins and self._builtin(head, words, scope, conditions, span, prefix):
             return
         if head in scope.functions and self.depth < MAX_DEPTH:
             # the first round of a function that calls itself shows all that it starts
-            if head not in self.calling and not self._inert(head, scope):
-                self._call(head, words[1:], scope, prefix, conditions)
+            if head not in self.calling:
+                if not self._inert(head, scope):
+                    self._call(head, words[1:], scope, prefix, conditions)
+                elif _exits(*scope.functions[head]):
+                    scope.ended = "exit"
             return
         if self._nested(words, scope, prefix, conditions):
             return
@@ -650,6 +721,8 @@ class _Reader:
             scope.exported.add(item.name)
         self.node(source, body, scope, conditions)
         scope.arguments = outer
+        if scope.ended != "exit":
+            scope.ended = ""
         self.calling.pop()
 
     def _inert(self, name: str, scope: _Scope) -> bool:
@@ -666,7 +739,13 @@ class _Reader:
         return known
 
     def _builtin(
-        self, head: str, words: tuple[Word, ...], scope: _Scope, conditions: tuple[str, ...], span: Span
+        self,
+        head: str,
+        words: tuple[Word, ...],
+        scope: _Scope,
+        conditions: tuple[str, ...],
+        span: Span,
+        prefix: Sequence[Assignment],
     ) -> bool:
         if head == "eval":
             self.script(_joined(words[1:], splits=True), scope, conditions)
@@ -682,6 +761,8 @@ class _Reader:
             count = int(words[1].value) if len(words) > 1 and re.fullmatch(r"[0-9]{1,6}", words[1].value) else 1
             if scope.arguments is not None:
                 scope.arguments = scope.arguments[count:]
+        elif head == "read" and self.input is not None:
+            self._read(words, self.input, scope, span, prefix)
         elif head in ("read", "mapfile", "readarray", "getopts"):
             for word in words[1:]:
                 if re.fullmatch(r"[A-Za-z_]\w*", word.value):
@@ -696,9 +777,32 @@ class _Reader:
                 if name:
                     reason = f"{name.group()} is computed at run time"
                     scope.assign(name.group(), Value.unknown(Text.at(f"${name.group()}", span), reason), span)
+        elif head in ("exit", "return", "break", "continue"):
+            scope.ended = head
         else:
-            return head in ("trap", "exit", "return", "break", "continue", "alias", "wait", "true", "false", ":")
+            return head in ("trap", "alias", "wait", "true", "false", ":")
         return True
+
+    def _read(
+        self, words: tuple[Word, ...], text: Value, scope: _Scope, span: Span, prefix: Sequence[Assignment]
+    ) -> None:
+        """``IFS=: read -r a b c <<< "$X"``, ``read -ra LIST <<< "$X"``."""
+        marks = next((item.value.value for item in prefix if item.name == "IFS"), BLANKS)
+        options = "".join(word.value for word in words[1:] if word.value.startswith("-"))
+        names = [word.value for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.value)]
+        plain = re.fullmatch(r"[-ra]*", options) and "\n" not in text.value.strip() and len(marks) >= 1
+        whole = any(hole.splits for hole in text.holes) and marks.isspace()
+        if not plain or whole:
+            for name in names:
+                unknown = Value.unknown(Text.at(f"${name}", span), f"{name} is read at run time")
+                scope.assign(name, unknown, span)
+        elif "a" in options:
+            parts = _divided(text, marks, MAX_CHARACTERS)
+            scope.assign(names[0] if names else "", [part.word() for part in parts], span)
+        else:
+            parts = _divided(text, marks, max(len(names), 1))
+            for number, name in enumerate(names):
+                scope.assign(name, parts[number] if number < len(parts) else text.slice(0, 0), span)
 
     def _nested(
         self,
@@ -780,6 +884,15 @@ class _Reader:
             return None
         return self._holds(source, nodes[0], scope)
 
+    def _assume(self, source: _Source, condition: Sequence[Any], scope: _Scope) -> bool | None:
+        """The verdict for a script that is started without any settings: what nobody sets is empty."""
+        if self.uncalled:
+            return None
+        self.assuming = True
+        verdict = self._decide(source, condition, scope)
+        self.assuming = False
+        return verdict
+
     def _holds(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
         if node.type == "negated_command":
             inner = [child for child in node.children if child.is_named]
@@ -835,7 +948,7 @@ class _Reader:
             return None
         value = self._single(source, operand, scope)
         if value is None or (not value.resolved and not value.masked(" ").strip()):
-            return None
+            return None  # see _assume for what is set nowhere
         return bool(value.value) is (written == "-n")
 
     def _quoted(self, source: _Source, node: Any, scope: _Scope) -> Value:
@@ -847,7 +960,8 @@ class _Reader:
     def _single(self, source: _Source, node: Any, scope: _Scope) -> Value | None:
         fields = Fields(split=False)
         lex(source.value, node.start_byte, node.end_byte, fields, expander=self._expander(scope))
-        return fields.value(source.value.text.slice(node.start_byte, node.start_byte))
+        value = fields.value(source.value.text.slice(node.start_byte, node.start_byte))
+        return _emptied(value) if self.assuming else value
 
     # -- words -------------------------------------------------------------------------------------------------
 
@@ -874,14 +988,14 @@ class _Reader:
         size = len(text)
         if text[at] == "`":
             close = text.find("`", at + 1)
-            return self._substitution(value, at, size if close < 0 else close + 1, quoted, fields)
+            return self._substitution(value, at, size if close < 0 else close + 1, quoted, fields, scope, depth)
         follower = text[at + 1 : at + 2]
         if follower == "(":
             close = closing_bracket(text, at + 1, size)
             if text.startswith("$((", at) and text[close - 1 : close + 1] == "))":
                 self._arithmetic(value, at, close + 1, quoted, fields, scope)
                 return close + 1
-            return self._substitution(value, at, min(close + 1, size), quoted, fields)
+            return self._substitution(value, at, min(close + 1, size), quoted, fields, scope, depth)
         if follower == "{":
             close = closing_bracket(text, at + 1, size)
             if close >= size or depth > MAX_DEPTH:
@@ -907,10 +1021,28 @@ class _Reader:
         fields.add(value.slice(at, at), quoted=True)  # $"..." is a string for translators
         return at + 1
 
-    def _substitution(self, value: Value, at: int, end: int, quoted: bool, fields: Fields) -> int:
+    def _substitution(
+        self, value: Value, at: int, end: int, quoted: bool, fields: Fields, scope: _Scope, depth: int
+    ) -> int:
         whole = value.text.slice(at, end)
+        known = self._printed(value, at + (2 if whole.value.startswith("$(") else 1), end - 1, scope, depth)
+        if known is not None:
+            fields.add_expanded(Value(Text.at(known, whole.span)), whole.span, quoted=quoted)
+            return end
         fields.add(Value.unknown(whole, f"{_short(whole.value)} is known at run time only"), quoted=quoted)
         return end
+
+    def _printed(self, value: Value, start: int, end: int, scope: _Scope, depth: int) -> str | None:
+        """What a command substitution yields where that depends on its words alone."""
+        inside = value.value[start:end]
+        if depth > MAX_DEPTH or len(inside) > MAX_PRINTING or not _PRINTS.match(inside) or _RUNS_MORE.search(inside):
+            return None
+        from kvgate.shell.printed import printed
+
+        words = Fields()
+        lex(value, start, end, words, expander=self._expander(scope, depth + 1))
+        found = words.words()
+        return printed([word.value for word in found]) if all(word.resolved for word in found) else None
 
     def _arithmetic(self, value: Value, at: int, end: int, quoted: bool, fields: Fields, scope: _Scope) -> None:
         whole = value.text.slice(at, end)
@@ -969,6 +1101,10 @@ class _Reader:
     ) -> None:
         use = value.slice(start, close + 1)
         inside = value.masked()[start + 2 : close]
+        if inside[:1] == "!":
+            inside = self._indirect(inside, fields, scope, use, quoted) or ""
+            if not inside:
+                return
         parts = split_operator(inside)
         if parts is None:
             fields.add(Value.unknown(use.text, f"{use.value} is not understood"), quoted=quoted)
@@ -979,8 +1115,9 @@ class _Reader:
             self._length(use, name, subscript, fields, scope)
             return
         stored = scope.variables.get(name)
-        if name in ("@", "*") or (subscript in ("@", "*") and isinstance(stored, list)):
+        if name in ("@", "*") or (subscript in ("@", "*") and isinstance(stored, (list, dict))):
             words = scope.arguments if name in ("@", "*") else stored
+            words = [element.word() for element in words.values()] if isinstance(words, dict) else words
             if operator in ("-", ":-", "+", ":+") and words is not None and not isinstance(words, Value):
                 present = bool(words)
                 if present != operator.endswith("+"):
@@ -999,8 +1136,10 @@ class _Reader:
             fields.add(Value.unknown(use.text, reason), quoted=False)
             return
         known = self._lookup(name, use, scope)
-        if isinstance(stored, list) and subscript.isdigit():
-            known = value_of_word(stored[int(subscript)]) if int(subscript) < len(stored) else None
+        key = self._key(subscript, isinstance(stored, dict), use, scope, depth)
+        elements = _elements_of(stored)
+        if subscript not in ("", "@", "*") and isinstance(stored, (list, dict)) and key is not None:
+            known = (elements or {}).get(key)
         elif subscript and subscript not in ("@", "*", "0"):
             known = None
         if operator and operator[-1] in "-=+?" and operator in _CONDITIONAL:
@@ -1035,6 +1174,34 @@ class _Reader:
         else:
             fields.add_expanded(Value(Text.at(changed, use.span)), use.span, quoted=quoted)
 
+    def _key(self, subscript: str, keyed: bool, use: Value, scope: _Scope, depth: int) -> str | None:
+        """The key that a subscript names; None where it is not known."""
+        if depth > MAX_DEPTH:
+            return None
+        if not keyed:
+            index = evaluate_arithmetic(subscript, scope.scalar) if subscript else ""
+            return str(index) if isinstance(index, int) else None
+        text = Text.at(subscript, use.span)
+        fields = Fields(split=False)
+        lex(Value(text), 0, len(text), fields, expander=self._expander(scope, depth + 1))
+        key = fields.value(text)
+        return key.value if key.resolved else None
+
+    def _indirect(self, inside: str, fields: Fields, scope: _Scope, use: Value, quoted: bool) -> str | None:
+        """``${!NAME[@]}`` yields the keys of an array; ``${!NAME...}`` is about the variable that NAME names."""
+        keys = re.fullmatch(r"!([A-Za-z_]\w*)\[[@*]\]", inside)
+        elements = _elements_of(scope.variables.get(keys[1])) if keys else None
+        if elements is not None:
+            found = [Value(Text.at(key, use.span)).word() for key in elements]
+            self._elements(found, joined=False, quoted=quoted, fields=fields, use=use.span)
+            return None
+        named = re.match(r"!([A-Za-z_]\w*)", inside)
+        name = scope.scalar(named[1]) if named and not keys else None
+        if named is None or name is None or not name.resolved or not re.fullmatch(r"[A-Za-z_]\w*", name.value):
+            fields.add(Value.unknown(use.text, f"{use.value} is not followed"), quoted=quoted)
+            return None
+        return name.value + inside[named.end() :]
+
     def _alternative(self, rest: Value | None, quoted: bool, fields: Fields, scope: _Scope, depth: int) -> None:
         if rest is not None:
             lex(rest, 0, len(rest.text), fields, quoted=quoted, expander=self._expander(scope, depth + 1))
@@ -1043,6 +1210,8 @@ class _Reader:
         stored = scope.variables.get(name)
         if name in ("@", "*"):
             count: int | None = len(scope.arguments or ())
+        elif subscript in ("@", "*") and isinstance(stored, dict):
+            count = len(stored)
         elif subscript in ("@", "*") and isinstance(stored, list):
             count = len(stored) if all(not word.splits for word in stored) else None
         else:
@@ -1059,10 +1228,88 @@ _CONDITIONAL: Final = frozenset({"-", ":-", "=", ":=", "+", ":+", "?", ":?"})
 
 def _why_unknown(name: str) -> str:
     if name.isdigit():
-        return f"argument {name} of the script"
+        return argument(name)
     if name in RUN_TIME_NAMES or not (name[0].isalpha() or name[0] == "_"):
         return f"${name} is known at run time only"
     return unset(name)
+
+
+def _elements_of(stored: Stored | None) -> dict[str, Value] | None:
+    """The elements of an array by their keys; None where they are not known apart."""
+    if isinstance(stored, dict):
+        return stored
+    if isinstance(stored, list):
+        if any(word.splits for word in stored):
+            return None
+        return {str(number): value_of_word(word) for number, word in enumerate(stored)}
+    return {} if stored is None else None
+
+
+def _keyed(name: str, words: Sequence[Word], span: Span) -> Stored:
+    """The elements of ``declare -A NAME=([a]=b [c]=d)``."""
+    result: dict[str, Value] = {}
+    for word in words:
+        value = value_of_word(word)
+        match = re.match(r"\[([^\]]*)\]=", value.masked())
+        key = value.slice(1, match.end() - 2) if match else None
+        if match is None or key is None or not key.resolved:
+            return Value.unknown(Text.at(f"${name}", span), "an array whose keys are not followed")
+        result[key.value] = value.slice(match.end(), len(value.text))
+    return result
+
+
+def _divided(text: Value, marks: str, most: int) -> list[Value]:
+    """The fields of a line, the last of ``most`` with all that is left."""
+    masked = text.masked()
+    end = len(masked.rstrip("\n"))
+    blank = "".join(mark for mark in marks if mark in BLANKS)
+    rule = "|".join([*(re.escape(mark) for mark in marks if mark not in BLANKS), *([f"[{blank}]+"] if blank else [])])
+    at = len(masked) - len(masked.lstrip(blank)) if blank else 0
+    parts: list[Value] = []
+    while len(parts) < most - 1:
+        match = re.compile(rule).search(masked, at, end)
+        if match is None:
+            break
+        parts.append(text.slice(at, match.start()))
+        at = match.end()
+    rest = text.slice(at, end)
+    stripped = len(rest.value.rstrip(blank)) if blank else len(rest.text)
+    return [*parts, rest.slice(0, stripped)] if at < end else parts
+
+
+def _emptied(value: Value) -> Value:
+    """A value in which variables that nobody sets, and arguments that nobody gives, are empty."""
+    parts: list[Value] = []
+    at = 0
+    for hole in value.holes:
+        if is_unset(hole.unresolved):
+            parts.append(value.slice(at, hole.start))
+            at = hole.end
+    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+
+
+def _exits(source: _Source, body: Any) -> bool:
+    """Whether a function ends the script in its last command."""
+    last = [child for child in body.children if child.is_named and child.type != "comment"][-1:]
+    return bool(last) and last[0].type == "command" and source.text(last[0]).split()[0] == "exit"
+
+
+_COUNTS: Final = re.compile(
+    r"\(\(\s*(?P<name>[A-Za-z_]\w*)\s*=(?P<first>[^;=<>]+);\s*(?P=name)\s*(?P<less><=?)(?P<last>[^;=<>]+);"
+    r"\s*(?:(?P=name)\+\+|\+\+(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
+)
+
+
+def _counts(source: _Source, node: Any, scope: _Scope) -> tuple[str, range] | None:
+    """The variable of ``for ((i = 0; i < 4; i++))`` and its values, where they are known and few."""
+    match = _COUNTS.search(source.value.value, node.start_byte, node.end_byte)
+    if match is None:
+        return None
+    first, last = (evaluate_arithmetic(match[part].strip(), scope.scalar) for part in ("first", "last"))
+    if not isinstance(first, int) or not isinstance(last, int):
+        return None
+    numbers = range(first, last + (match["less"] == "<="))
+    return (match["name"], numbers) if 0 < len(numbers) <= MAX_ITEMS else None
 
 
 def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
@@ -1172,11 +1419,21 @@ _NUMERIC: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }
 
 
-def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span) -> None:
-    """Bring branches together: what all of them agree on stays, what only some add becomes a hole."""
+def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span, likely: _Scope | None = None) -> None:
+    """Bring branches together: what all of them agree on stays, what only some add becomes a hole.
+
+    A branch that ends the script, or the round of a loop, is not followed by what comes after. Of what the others set
+    to different texts, that of the ``likely`` one stays: the one which a script without any settings takes.
+    """
     for other, _ in outcomes:
         scope.functions.update(other.functions)
         scope.exported |= other.exported
+    alive = [(other, why) for other, why in outcomes if not other.ended]
+    if not alive:
+        scope.ended = outcomes[0][0].ended
+    outcomes = alive or outcomes
+    if likely is not None and likely.ended:
+        likely = None
     for name in dict.fromkeys(name for other, _ in outcomes for name in other.touched):
         before = scope.variables.get(name)
         values = [(other.variables.get(name), why) for other, why in outcomes]
@@ -1187,13 +1444,28 @@ def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span) ->
             if first is not None:
                 scope.assign(name, first, outcomes[0][0].touched.get(name, span))
             continue
+        settled = likely.variables.get(name) if likely is not None else None
+        if isinstance(settled, Value) and settled.resolved and not _only_adds(before, [value for value, _ in values]):
+            scope.assign(name, settled, span)
+            continue
         why = next((why for value, why in values if not _same(value, before) and why), "a condition holds")
         scope.assign(name, _either(name, before, [value for value, _ in values], why, span), span)
 
 
-def _same(left: Value | list[Word] | None, right: Value | list[Word] | None) -> bool:
+def _only_adds(before: Stored | None, values: Sequence[Stored | None]) -> bool:
+    """Whether branches leave a text as it is or add to its end."""
+    return (
+        isinstance(before, Value)
+        and all(isinstance(value, Value) and value.value.startswith(before.value) for value in values)
+        and (bool(before.value) or any(_same(value, before) for value in values))
+    )
+
+
+def _same(left: Stored | None, right: Stored | None) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return [word.value for word in left] == [word.value for word in right]
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     if isinstance(left, Value) and isinstance(right, Value):
         return left.value == right.value and left.holes == right.holes
     return left is None and right is None
@@ -1201,11 +1473,11 @@ def _same(left: Value | list[Word] | None, right: Value | list[Word] | None) -> 
 
 def _either(
     name: str,
-    before: Value | list[Word] | None,
-    values: Sequence[Value | list[Word] | None],
+    before: Stored | None,
+    values: Sequence[Stored | None],
     why: str,
     span: Span,
-) -> Value | list[Word]:
+) -> Stored:
     reason = f"only if {why}"
     if isinstance(before, list) and all(
         isinstance(value, list) and _same(value[: len(before)], before) for value in values

@@ -194,7 +194,9 @@ def test_case() -> None:
     script = "case $M in a|b*) T=1;; *) T=2;; esac\nvllm $T"
     assert words(script, M="bc") == ["1"]
     assert words(script, M="z") == ["2"]
-    assert words(script) == ["??$T"]
+    # a script without any settings: what nobody sets is empty
+    assert words(script) == ["2"]
+    assert words("case $(uname) in a) T=1;; *) T=2;; esac\nvllm $T") == ["??$T"]
 
 
 def test_options_of_a_script_that_is_given_none() -> None:
@@ -232,7 +234,115 @@ def test_loops() -> None:
     assert run("for i in {1..3}; do vllm $i; done") == [["vllm", "1"], ["vllm", "2"], ["vllm", "3"]]
     assert run("for i in $LIST; do vllm $i; done") == [["vllm", "??$i"]]
     assert run("while true; do vllm m; sleep 5; done") == [["vllm", "m"], ["sleep", "5"]]
-    assert run("for ((i=0; i<2; i++)); do vllm --port $((8000+i)); done") == [["vllm", "--port", "?$((8000+i))"]]
+    assert run("for ((i=0; i<2; i++)); do vllm --port $((8000+i)); done") == [
+        ["vllm", "--port", "8000"],
+        ["vllm", "--port", "8001"],
+    ]
+    assert run("for ((i=0; i<N; i++)); do vllm $((8000+i)); done") == [["vllm", "?$((8000+i))"]]
+    assert run("N=${N:-2}\nfor ((i = 1; i <= N; i += 1)); do vllm $i; done", N="1") == [["vllm", "1"]]
+    assert run("for i in $(seq 0 $((N - 1))); do vllm $i; done", N="2") == [["vllm", "0"], ["vllm", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('M=$1\nif [ -z "$M" ]; then M=d; fi\nvllm $M', ["d"]),
+        ('M=$1\nif [ "X${M}" == "X" ]; then M=d; fi\nvllm $M', ["d"]),
+        ('if [ -n "$1" ]; then M=$1; else M=d; fi\nvllm $M', ["d"]),
+        ('if [ "$MODE" = big ]; then M=a; elif [ "$MODE" = mid ]; then M=b; else M=c; fi\nvllm $M', ["c"]),
+        # what the branch without settings leaves unknown stays unknown
+        ('if [ "$1" = small ]; then M=a; else M=$1; fi\nvllm $M', ["??$M"]),
+        ('if [ -d /m ] || [ -z "$1" ]; then M=a; else M=b; fi\nvllm $M', ["a"]),
+        ('if [ -d /m ]; then M=a; elif [ -z "$1" ]; then M=b; else M=c; fi\nvllm $M', ["??$M"]),
+        # what a branch only adds is conditional
+        ('A="--x"\nif [ -n "$Q" ]; then A="$A --q"; fi\nvllm $A', ["--x", "??--q"]),
+    ],
+)
+def test_a_script_without_settings_takes_its_defaults(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
+def test_a_function_that_nothing_calls_has_no_defaults() -> None:
+    script = 'up() { if [ "$2" = true ]; then M=a; else M=b; fi; vllm $M; }'
+    assert words(script) == ["??$M"]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["exit 1", "echo no; exit 1", "usage", "if [ -f /b ]; then exit 1; else exit 2; fi"],
+)
+def test_a_branch_that_ends_the_script_sets_nothing_for_later(ending: str) -> None:
+    script = "usage() { echo how; exit 1; }\nif [ -f /a ]; then M=a; else {}; fi\nvllm $M"
+    assert words(script.replace("{};", f"{ending};")) == ["a"]
+    case = f"case $(uname) in Linux) M=a;; *) {ending};; esac\nvllm $M"
+    assert words("usage() { echo how; exit 1; }\n" + case) == ["a"]
+    # one that goes on, or ends on a condition, does
+    assert words(script.replace("{};", "[ -f /c ] && exit 1; M=b;")) == ["??$M"]
+
+
+def test_arrays_by_key() -> None:
+    script = """
+declare -A MODELS=( ["small"]="org/s" [large]=org/l )
+declare -A PORTS
+PORTS["small"]=1
+PORTS[large]=2
+KEY=${1:-large}
+vllm "${MODELS[$KEY]}" ${PORTS[${KEY}]} ${MODELS[none]:-no} ${#PORTS[@]}
+"""
+    assert words(script) == ["org/l", "2", "no", "2"]
+    every = script.replace("vllm", 'for k in "${!MODELS[@]}"; do vllm $k "${MODELS[$k]}" ${PORTS[$k]}; done #')
+    assert [found[1:] for found in run(every)] == [["small", "org/s", "1"], ["large", "org/l", "2"]]
+    unknown = "declare -A M=([a]=b)\nM[$Q]=c\nvllm ${M[a]} ${M[$Q]}"
+    assert words(unknown) == ["??${M[a]}", "??${M[$Q]}"]
+
+
+def test_lists_by_number() -> None:
+    script = 'G=(0 2)\nfor i in "${!G[@]}"; do vllm ${G[$i]} ${G[i]} $((8000 + i)); done'
+    assert run(script) == [["vllm", "0", "0", "8000"], ["vllm", "2", "2", "8001"]]
+    assert words("G=(a b)\nG[1]=c\nvllm ${G[1]} ${G[0]}") == ["c", "a"]
+
+
+def test_variables_by_name() -> None:
+    assert words("PORT_A=7\nN=PORT_A\nvllm ${!N} ${!N:-1} ${!Q}") == ["7", "7", "??${!Q}"]
+
+
+def test_lines_that_are_divided() -> None:
+    script = """
+for row in "org/a:8001:0" "org/b:8002:1:x"; do
+  IFS=':' read -r model port rest <<< "$row"
+  vllm $model $port $rest
+done
+"""
+    assert run(script) == [["vllm", "org/a", "8001", "0"], ["vllm", "org/b", "8002", "1:x"]]
+    assert words('read -ra A <<< " --x  1 "\nvllm "${A[@]}" ${#A[@]}') == ["--x", "1", "2"]
+    assert words('read -r a b <<< "$Q"\nvllm $a') == ["??$a"]
+    assert words("read -r a\nvllm $a") == ["??$a"]
+
+
+@pytest.mark.parametrize(
+    ("printing", "expected"),
+    [
+        ('basename "$M"', "Name-7B"),
+        ("basename /a/b.gguf .gguf", "b"),
+        ("dirname /a/b/c", "/a/b"),
+        ('echo "$M" | cut -d/ -f2', "Name-7B"),
+        ("echo a:b:c | cut -d ':' -f 2-", "b:c"),
+        ("echo $M | tr '/' '-' | tr '[:upper:]' '[:lower:]'", "org-name-7b"),
+        ("echo a-b_c | tr -d '_'", "a-bc"),
+        ("echo $M | sed 's|/|--|g'", "org--Name-7B"),
+        ("printf '%s' $M", "org/Name-7B"),
+        # not followed
+        ("echo $M | awk '{print $1}'", None),
+        ("echo $M | sed 's/o.g/x/'", None),
+        ("basename $Q", None),
+        ("echo $M; date", None),
+        ("cat /x | cut -d: -f1", None),
+        ("seq 1 100", None),
+    ],
+)
+def test_what_is_printed_from_words_alone(printing: str, expected: str | None) -> None:
+    found = words(f'M=org/Name-7B\nvllm "$({printing})"')
+    assert found == [f"?$({printing})" if expected is None else expected]
 
 
 def test_functions_that_call_themselves_are_read_once() -> None:
