@@ -96,7 +96,7 @@ _MAKES_ENGINE: Final = re.compile(
 # The first words of a command line, one by one.
 _WORDS: Final = re.compile(r"[\"']vllm[\"']\s*,\s*[\"']serve[\"']|[\"']-m[\"']\s*,\s*[\"']vllm\.entrypoints\.")
 _RUNS: Final = re.compile(
-    r"\b(?:subprocess|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
+    r"\b(?:subprocess|create_subprocess_\w+|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
     r"|\b(?:cmd|command|run|run_command|start_command|startup_command)=[\[(f\"']"
 )
 # A file of tests: it imports what tests are written with, or defines some.
@@ -191,7 +191,8 @@ class _Reader:
             if name in _ENGINES and _is_vllm(dotted):
                 yield from self._engine(call, name, dotted)
             elif (kind := _runs_parser(dotted)) is not None:
-                yield self._of_parser(call, dotted), kind, self._around(call)
+                for start in self._of_parser(call, dotted):
+                    yield start, kind, self._around(call)
             elif name == "LLMConfig" and "ray" in dotted:
                 yield self._ray_model(call)
             elif name == "vLLMEngineProcessorConfig":
@@ -216,11 +217,16 @@ class _Reader:
         words = [*self._words_of_call(call), *self._words_of_items(self.names.set_on_result(call))]
         yield self._start(words, dotted, call), kind, self._around(call)
 
-    def _of_parser(self, call: ast.Call, dotted: str) -> Start:
+    def _of_parser(self, call: ast.Call, dotted: str) -> Iterator[Start]:
         """``run_server(parser.parse_args())``: a server whose arguments vLLM's own parser reads."""
         words, items = self.names.given_by_parser(call)
+        if dotted.startswith("vllm.entrypoints.cli."):  # the whole program: only one of its commands is a server
+            if not words or words[0].value != "serve" or not words[0].resolved:
+                return
+            yield replace(self._start(words[1:], dotted, call), positional_model=True)
+            return
         items = [*items, *self.names.set_on_result(call)]
-        return self._start([*words, *self._words_of_items(items)], dotted, call)
+        yield self._start([*words, *self._words_of_items(items)], dotted, call)
 
     def _start(self, words: Sequence[Word], entry: str, call: ast.Call) -> Start:
         return Start(tuple(words[:MAX_WORDS]), entry, False, (), self.source.span(call))
@@ -341,10 +347,7 @@ class _Reader:
             if name.endswith("e") and len(call.args) > 2:
                 first = call.args[1]
         if name == "create_subprocess_exec" or name in ("execl", "execlp", "spawnl"):
-            words = [self._word(argument) for argument in call.args if not isinstance(argument, ast.Starred)]
-            if any(isinstance(argument, ast.Starred) for argument in call.args):
-                starred = next(argument for argument in call.args if isinstance(argument, ast.Starred))
-                words += self.names.words(starred.value) or []
+            words = self.names.words(ast.copy_location(ast.List(call.args, ast.Load()), call)) or []
             return self._of_words(words, call)
         return self._of_line(first, call)
 

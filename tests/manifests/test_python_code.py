@@ -373,15 +373,18 @@ def test_lines_that_are_words_of_lists_and_flags_that_are_switched_off() -> None
         ("args = parser.parse_args()\nrun_server(args)", "python", "?args"),
         ("AsyncEngineArgs.from_cli_args(parser.parse_args())", "python", "?parser.parse_args()"),
         ("EngineArgs.from_cli_args(args)", "offline-engine", "?args"),
+        ("sys.argv = ['vllm', 'serve', 'org/m', '--port', '80']\nprogram()", "python", "org/m --port 80"),
     ],
 )  # fmt: skip
 def test_servers_of_vllm_by_its_own_parser(code: str, kind: str, expected: str) -> None:
     unit = one(
         "import sys\nfrom vllm.entrypoints.openai.api_server import main as serve_main, run_server\n"
+        "from vllm.entrypoints.cli.main import main as program\n"
         f"from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs\nparser = make_arg_parser()\n{code}\n"
     )
     assert (unit.kind, words(unit)) == (kind, expected)
     assert not units("from other import main, run_server\nrun_server(['vllm'])\nmain()\n")
+    assert not units("from vllm.entrypoints.cli.main import main\nmain()\n")
 
 
 def test_what_is_set_on_engine_arguments_behind_their_making() -> None:
@@ -446,6 +449,18 @@ def test_texts_that_are_cut_and_looked_up(value: str, expected: str) -> None:
         """
     )
     assert words(unit) == expected
+
+
+def test_words_that_are_spread_over_a_call() -> None:
+    unit = one(
+        """\
+        import asyncio
+        async def spawn(program="vllm", more=None):
+            head = [program] + (["serve"] if program == "vllm" else [])
+            await asyncio.create_subprocess_exec(*head, "org/m", *["--port", "80"], *more, env=None)
+        """
+    )
+    assert words(unit) == "org/m --port 80 ?more"
 
 
 def test_a_command_line_that_another_file_asks_for() -> None:
