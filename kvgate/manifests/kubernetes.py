@@ -157,6 +157,8 @@ def hints_of_terms(terms: list[Node]) -> Iterator[NodeHint]:
                 yield NodeHint(key, values, expression.span)
 
 
+# An image of which a template says nothing.
+_HOLES: Final = regex(r"(?:\{\{.*?\}\}[:/@]?)+")
 # A chart's helper for the name of one of its parts: the part says what that is, not the chart.
 _PART_HELPER: Final = regex(r'(?:include|template)\s+"[\w-]+\.([\w.-]+)\.[\w-]+"')
 
@@ -244,6 +246,14 @@ class Pod:
             named = told or "vllm" in (image.value if image else "").lower()
             if all(word.unresolved and word.unresolved[0].text == word.value for word in command):
                 brought, command = tuple(command), ()  # there only if the values bring one
+            if (
+                not brought
+                and image is not None
+                and self.restarts
+                and says_engine(name)
+                and _HOLES.fullmatch(image.value)
+            ):
+                brought = (Word(image.text, (Unresolved(image.value, "the arguments are inside the image"),), True),)
         managed = self.managed or (self.variable is not None and name in ("main", ""))
         container = Container(
             command=command or None,

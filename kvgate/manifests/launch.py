@@ -104,6 +104,8 @@ def _starts(container: Container) -> list[Start]:
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
     if container.serves and container.service and named and arguments and not any(word.resolved for word in arguments):
         return [_bare(arguments, container)]  # a template whose values bring all arguments
+    if container.serves and named and arguments and _is_model_to_come(arguments[0]):
+        return [_bare(arguments, container)]
     return []
 
 
@@ -293,6 +295,11 @@ def _start(
     notes: tuple[Unresolved, ...] = (),
 ) -> Start:
     return Start(words, entry, positional_model, (), container.span, model, notes)
+
+
+def _is_model_to_come(word: Word) -> bool:
+    """Whether a word is nothing but what a template puts in the model's place."""
+    return [item.text for item in word.unresolved] == [word.value] and "model" in word.value.lower()
 
 
 def _begins_with_model(arguments: Sequence[Word]) -> bool:

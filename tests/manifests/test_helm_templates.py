@@ -234,6 +234,14 @@ spec:
         # a whole command that the values bring
         ("c.fullname", "vllm", "command: {{ toYaml .Values.x }}", ["?{{ toYaml .Values.x }}"]),
         ("c.fullname", "app", "command: {{ toYaml .Values.x }}", []),
+        # an image that the values name whole, in a container that is called after the engine
+        ("c.fullname", "vllm", "ports: []", ['?{{ .Values.image.repository }}:{{ .Values.image.tag }}']),
+        ("c.fullname", "vllm-exporter", "ports: []", []),
+        ("vllm.fullname", "main", "ports: []", []),
+        # the model first, and the rest behind it
+        ("vllm.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', ["?{{ .Values.model }} --port=80"]),
+        ("c.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', []),
+        ("vllm.fullname", "main", 'args: ["{{ .Values.mode }}", "--port=80"]', []),
         # flags of llama.cpp
         ("c.fullname", "vllm", 'args: ["--model", "/m/{{ .Values.file }}", "--n-gpu-layers", "9", "--port=1"]', []),
         ("c.fullname", "vllm", 'args: ["--model", "/m/a", "--port=1"]', ["--model /m/a --port=1"]),

@@ -219,6 +219,17 @@ def test_arguments_in_camel_case() -> None:
         ("image: {repository: org/app}\nmodel: org/m\nresources: {}\nproxy: vllm\n", None),
         ("image: {repository: vllm/vllm-openai}\nmodel: {name: org/m, maxModelLen: 4096, dtype: half}\nreplicas: 1\n",
          "--model org/m --max-model-len 4096 --dtype half"),
+        # and so is a model with arguments, if the file says vLLM
+        ("image: {repository: org/own}\nresources: {}\nselector: {app: vllm}\n"
+         "model: {name: org/m, quantization: awq, tensorParallelSize: 1, maxNumSeqs: 2, gpuMemoryUtilization: 0.9,"
+         " maxNumBatchedTokens: 8}\n",
+         "--model org/m --tensor-parallel-size 1 --max-num-seqs 2 --gpu-memory-utilization 0.9"
+         " --max-num-batched-tokens 8 --quantization awq"),
+        ("image: {repository: org/own}\nresources: {}\nmodel: {name: org/m, tensorParallelSize: 1, maxNumSeqs: 2,"
+         " gpuMemoryUtilization: 0.9, maxNumBatchedTokens: 8}\n", None),
+        # a bare command is told the rest by the mappings beside it
+        ("models:\n- {modelId: org/a, command: [vllm, serve], vllm: {maxNumSeqs: 1, defaultChatTemplateKwargs: x}}\n",
+         "--model org/a --max-num-seqs 1 --default-chat-template-kwargs x"),
         # arguments may stand in mappings of any name beside the model
         ("image: {repository: vllm/vllm-openai}\nmodel: {id: org/m, servedName: s}\nextraArgs: []\n"
          "server: {port: 80, gpuMemoryUtilization: 0.8}\ntoolCalling: {enabled: true, parser: hermes}\n",

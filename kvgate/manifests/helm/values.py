@@ -63,7 +63,7 @@ _ARGUMENT_KEYS: Final = (
 )  # fmt: skip
 _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
-    "modelRepo", "repoId", "huggingfaceId", "hfModel", "modelUri",
+    "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri",
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
@@ -98,12 +98,15 @@ _SWITCHES: Final = frozenset(
 # Flags that other programs have as keys too: they are taken where a mapping is a server already.
 _PLAIN_FLAGS: Final = frozenset(
     {
-        "api-key", "attention-backend", "chat-template", "convert", "cpu-offload-gb", "data-parallel-size",
-        "distributed-executor-backend", "download-dir", "dtype", "guided-decoding-backend", "host", "hf-overrides",
-        "kv-events-config", "language-model-only", "load-format", "max-num-partial-prefills", "max-seq-len-to-capture",
-        "max-seq-len", "port", "prefix-caching-hash-algo", "quantization", "reasoning-parser", "revision", "root-path",
-        "runner", "safetensors-load-strategy", "seed", "task", "tokenizer", "tokenizer-mode", "trust-remote-code",
-        "uvicorn-log-level",
+        "api-key", "async-scheduling", "attention-backend", "chat-template", "chat-template-content-format",
+        "compilation-config", "config-format", "convert", "cpu-offload-gb", "data-parallel-size",
+        "default-chat-template-kwargs", "disable-log-requests", "distributed-executor-backend", "download-dir", "dtype",
+        "enable-log-requests", "enable-sleep-mode", "generation-config", "guided-decoding-backend", "host",
+        "hf-overrides", "kv-events-config", "language-model-only", "load-format", "lora-modules",
+        "max-num-partial-prefills", "max-seq-len-to-capture", "max-seq-len", "mm-processor-kwargs",
+        "override-generation-config", "port", "prefix-caching-hash-algo", "quantization", "reasoning-parser",
+        "revision", "rope-scaling", "root-path", "runner", "safetensors-load-strategy", "seed", "task", "tokenizer",
+        "tokenizer-mode", "trust-remote-code", "uvicorn-log-level",
     }
 )  # fmt: skip
 
@@ -288,9 +291,19 @@ class _Reader:
         found = list(self._server(site))
         if not found:
             found = [unit for inner in _below(site) for unit in self._by_shape(inner)]
-        if not found and _is_alone(site):
+        if not found and self._is_alone(site):
             found = list(self._server(site, alone=True))
         yield from found
+
+    def _is_alone(self, site: _Site) -> bool:
+        """Whether a mapping has a model and a pod's settings, and an image of vLLM or arguments that stand with the
+        model: a server that nothing below it tells more of."""
+        image, model = _image_of_node(site.node), site.node.get("model")
+        serves = image is not None and is_vllm_image(image.value)
+        told = isinstance(model, Mapping) and self.vllm and len({flag_name(word) for word in _flags(model, 1)}) >= 4
+        if not (serves or told) or _model_of_node(site.node) is None:
+            return False
+        return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
 
     def _server(self, site: _Site, *, alone: bool = False) -> Iterator[ServeUnit]:
         node = site.node
@@ -308,7 +321,8 @@ class _Reader:
         named = _is_named(site, image)
         environment, spans = _environment(node)
         starts = self._starts_of_command(site, rest, image, environment, named)
-        if not starts:
+        bare = starts if len(starts) == 1 and not starts[0].words else []  # `vllm serve`, and nothing behind it
+        if not starts or bare:
             if image is not None and image.resolved and is_other_program(image.value):
                 return
             serves = image is not None and is_vllm_image(image.value)
@@ -318,13 +332,14 @@ class _Reader:
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
             direct = direct or any(key in _ARGUMENT_KEYS for key in (entry.key.value for entry in node.items()))
             direct = (direct and site.keys[-1:] != ("model",)) or alone
-            if not enough or not direct or not (named or self.vllm) or _is_other(site):
+            if not bare and (not enough or not direct or not (named or self.vllm) or _is_other(site)):
                 return
             flags += _flags_of_model(site)
             flags += _plain_flags(node)
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
-            starts = [Start(tuple(words), "the chart's template", positional, (), site.span)]
+            start = bare[0] if bare else Start((), "the chart's template", positional, (), site.span)
+            starts = [replace(start, words=tuple(words))]
         replicas = _nearest(site, _REPLICA_KEYS)
         for number, start in enumerate(starts):
             yield self._unit(site, start, number, image, environment, spans, _devices(site), replicas)
@@ -532,14 +547,6 @@ def _flag_words(flag: str, node: Node | None) -> list[Word]:
     elif not (node.entries if isinstance(node, Mapping) else node.items):
         return []
     return [Word(Text.at(f"--{flag}", node.span)), word_of_node(node)]
-
-
-def _is_alone(site: _Site) -> bool:
-    """Whether a mapping has an image of vLLM, a model and a pod's settings: a server that is told nothing else here."""
-    image = _image_of_node(site.node)
-    if image is None or not is_vllm_image(image.value) or _model_of_node(site.node) is None:
-        return False
-    return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
 
 
 def _parts(node: Mapping) -> list[Mapping]:
