@@ -72,7 +72,19 @@ def find_starts(container: Container) -> list[Start]:
     Raises:
         TooLargeError: a script in it is beyond the bounds within which scripts are read.
     """
-    return [_with_config(start, container.find) for start in _starts(container) if not _only_asks(start)]
+    found: dict[tuple[object, ...], Start] = {}
+    for start in _starts(container):
+        if not _only_asks(start):
+            # the same command line twice is one server, on two of the ways through the container's script
+            found.setdefault(_command_line(start), start)
+    return [_with_config(start, container.find) for start in found.values()]
+
+
+def _command_line(start: Start) -> tuple[object, ...]:
+    words = tuple((word.value, word.resolved) for word in start.words)
+    run = start.run
+    container = None if run is None else (run.name, run.image.value if run.image is not None else None)
+    return (words, tuple((item.name, item.value.value) for item in start.environment), container)
 
 
 def _starts(container: Container) -> list[Start]:

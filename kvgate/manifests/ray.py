@@ -107,6 +107,9 @@ class _Cluster:
         source = node_at(model, "model_loading_config", "model_source") or node_at(model, "model_source")
         if isinstance(source, Mapping):
             source = scalar_at(source, "bucket_uri")
+        # a template whose values name no model makes an empty text of it
+        served = served if served is not None and served.value else None
+        source = None if isinstance(source, Scalar) and not source.value else source
         words: list[Word] = []
         origin = source or served
         if origin is not None:

@@ -125,6 +125,17 @@ def test_a_configuration_file_of_ray_serve() -> None:
     assert two.id == "f.yaml/a/org/two"
 
 
+def test_a_model_of_an_empty_name_is_none() -> None:
+    text = """\
+        applications:
+          - name: llm
+            import_path: ray.serve.llm:build_openai_app
+            args: {llm_configs: [{model_loading_config: {model_id: "", model_source: ""}, engine_kwargs: {seed: 1}}]}
+        """
+    (found,) = units(text)
+    assert [word.value for word in found.words] == ["--seed", "1"]
+
+
 def test_the_models_of_a_builder_of_ones_own() -> None:
     text = """\
         applications:

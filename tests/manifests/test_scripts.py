@@ -285,6 +285,14 @@ def test_the_image_of_a_program_beside_vllm_serves_nothing(path: str, program: s
     assert units(text, path) == []
 
 
+def test_two_ways_to_one_command_line_are_one_server() -> None:
+    script = "if command -v supervise; then\n  exec supervise vllm serve org/m\nfi\nexec vllm serve org/m\n"
+    files = {"run.sh": script}
+    dockerfile = 'FROM vllm/vllm-openai\nCOPY run.sh /run.sh\nENTRYPOINT ["/run.sh"]\n'
+    found = units(dockerfile, "Dockerfile", **{name.replace(".", "_DOT_"): body for name, body in files.items()})
+    assert [(unit.path, words(unit)) for unit in found] == [("Dockerfile", "org/m")]
+
+
 # -- unit files --------------------------------------------------------------------------------------------------------
 
 

@@ -214,10 +214,8 @@ def servers_of(scene: Scene, file: SourceFile) -> list[Case]:
     if _TEST.search(file.path):
         return []
     near = nearest(scene.cases, file.path, lambda case: case.unit.path)
-    named = [case for case in near if _names_model(file.text, case)]
-    if named:
-        near = named
-    elif len({case.plan.model_reference for case in near}) > 1:
+    near = [case for case in near if _names_model(file.text, case)] or near
+    if len({case.plan.model_reference for case in near}) > 1:
         return []  # which of several models it asks nobody knows
     steps = distance(near[0].unit.path, file.path) if near else 0
     if steps > _NAMED or (steps > _NEAR and not any(_names(file.text, case) for case in near)):
