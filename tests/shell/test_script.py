@@ -53,6 +53,7 @@ def words(script: str, **values: str) -> list[str]:
         ("vllm serve m \\\r\n  --a 1\r\n", ["serve", "m", "--a", "1"]),
         ("MODEL=x; vllm serve $MODEL", ["serve", "x"]),
         ("MODEL='a b'; vllm \"$MODEL\" $MODEL", ["a b", "a", "b"]),
+        ("A=a B=b; M=/$A/$B-x; vllm /$A/$B/y $A-$B-z $M ${A}/$B.q \"$A/$B-r\"", ["/a/b/y", "a-b-z", "/a/b-x", "a/b.q", "a/b-r"]),
         ("vllm ${X:-d} ${X:-a b} \"${X:-a b}\"", ["d", "a", "b", "a b"]),
         ("X=1; vllm ${X:+--x \"$X y\" z} ${Y:+--y}", ["--x", "1 y", "z"]),
         ("vllm ${X:-${Y:-${Z:-deep}}}", ["deep"]),
@@ -262,6 +263,45 @@ def test_a_script_without_settings_takes_its_defaults(script: str, expected: lis
     assert words(script) == expected
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('T=no\n[ "$T" = yes ] && A=--x\nvllm $A', ["??$A"]),
+        ('T=yes\n[ "$T" = yes ] && A=--x\nvllm $A', ["--x"]),
+        ('T=no\n[[ "$T" == yes ]] || A=--x\nvllm $A', ["--x"]),
+        ('T=yes\nL=(a)\n[[ "$T" == yes ]] || L+=(--x)\nvllm "${L[@]}"', ["a"]),
+        # not known: as with if
+        ('L=(a)\n[ -f /q ] && L+=(--x)\nvllm "${L[@]}"', ["a", "??--x"]),
+        ('L=(a)\n[ -n "$Q" ] && L+=(--q "$Q")\nvllm "${L[@]}"', ["a", "??--q $Q"]),
+        ("M=a\n[ -d /m ] && M=/m\nvllm $M", ["??$M"]),
+        ('M=$1\n[ -z "$M" ] && M=d\nvllm $M', ["d"]),
+        ('M=$1\n[ -n "$M" ] || M=d\nvllm $M', ["d"]),
+        # a program is taken to succeed
+        ("cd /app && M=a\nvllm $M", ["a"]),
+    ],
+)
+def test_assignments_behind_a_test(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
+def test_commands_behind_a_test() -> None:
+    assert run('T=no\n[ "$T" = yes ] && vllm a\n[ "$T" = no ] && vllm b\n[ -f /q ] && vllm c') == [
+        ["vllm", "b"],
+        ["vllm", "c"],
+    ]
+
+
+def test_a_question_that_nobody_answers() -> None:
+    assert words('read -rp "Model [d]: " M\nM=${M:-d}\nvllm $M') == ["d"]
+    assert words("while read -r M; do vllm ${M:-d}; done < list") == ["??$M"]
+    assert words("M=$1\nvllm ${M:-d}") == ["d"]
+
+
+def test_what_branches_set_anew_is_one_unknown() -> None:
+    script = 'M=""\nif [ -t 0 ]; then M=a; else M=b; fi\nvllm $M'
+    assert words(script) == ["??$M"]
+
+
 def test_a_function_that_nothing_calls_has_no_defaults() -> None:
     script = 'up() { if [ "$2" = true ]; then M=a; else M=b; fi; vllm $M; }'
     assert words(script) == ["??$M"]
@@ -315,7 +355,9 @@ done
 """
     assert run(script) == [["vllm", "org/a", "8001", "0"], ["vllm", "org/b", "8002", "1:x"]]
     assert words('read -ra A <<< " --x  1 "\nvllm "${A[@]}" ${#A[@]}') == ["--x", "1", "2"]
-    assert words('read -r a b <<< "$Q"\nvllm $a') == ["??$a"]
+    assert words('read -r a b <<< "$Q"\nvllm $a $b') == ["??$a", "??$b"]
+    assert words('IFS=: read -r a b <<< "x:$Q"\nvllm $a $b') == ["x", "??$Q"]
+    assert words('IFS=: read -r a b c <<< "x:$Q"\nvllm $a $b $c') == ["??$a", "??$b", "??$c"]
     assert words("read -r a\nvllm $a") == ["??$a"]
 
 
