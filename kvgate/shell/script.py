@@ -214,6 +214,10 @@ _TEMPLATE = re.compile(r"\$?\{\{.{0,400}?\}\}|\{%.{0,400}?%\}|\$\[\[.{0,400}?\]\
 _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
 
 
+# The dollar of a variable in the middle of a word, where the parser ends the word behind it (`$A/$B-x`).
+_WITHIN_WORD = re.compile(r"(?<=[\w}\-/.:@%+,~])\$(?=[A-Za-z_]\w*[\-/.:@%+,~])")
+
+
 def _source(value: Value) -> _Source:
     if has_control(value.text.value):
         value = with_branches(value, statements=True)
@@ -234,6 +238,7 @@ def _source(value: Value) -> _Source:
     # one byte per character, so that tree-sitter's offsets are ours; a carriage return is a blank at a line's end
     masked = masked.replace("\\\r\n", " \\\n").replace("\r", " ")
     masked = re.sub(r"[^\x00-\x7f]", "x", masked)
+    masked = _WITHIN_WORD.sub("x", masked)
     return _Source(value, masked, _parser().parse(masked.encode("ascii")).root_node)
 
 
@@ -966,15 +971,20 @@ class _Reader:
     # -- words -------------------------------------------------------------------------------------------------
 
     def _words(self, source: _Source, nodes: Sequence[Any], scope: _Scope) -> list[Word]:
-        fields = Fields()
-        previous = -1
+        # the parser ends a word inside of some (`$A-$B-x`); what touches is one
+        runs: list[tuple[int, int]] = []
         for node in nodes:
             if node.type == "comment":
                 continue
-            if node.start_byte > previous >= 0:
+            start, end = node.start_byte, node.end_byte
+            if runs and start <= runs[-1][1]:
+                start, _ = runs.pop()
+            runs.append((start, end))
+        fields = Fields()
+        for index, (start, end) in enumerate(runs):
+            if index:
                 fields.end_word()
-            lex(source.value, node.start_byte, node.end_byte, fields, expander=self._expander(scope))
-            previous = node.end_byte
+            lex(source.value, start, end, fields, expander=self._expander(scope))
         return fields.words()
 
     def _expander(self, scope: _Scope, depth: int = 0) -> Callable[[Value, int, bool, Fields], int]:
