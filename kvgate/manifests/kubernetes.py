@@ -80,6 +80,8 @@ _DEVICES: Final = frozenset(
 )  # fmt: skip
 _DEVICE_FAMILIES: Final = ("mig-", "ascend", "mlu")
 _SHARES: Final = ("gpumem", "gpucores", "gpu-mem", "gpu-core", "vcuda-", "vgpu-memory", "vgpu-cores")
+# Keys of lists of variables: a container's own, and those of custom resources.
+_VARIABLES: Final = ("env", "envs", "environmentVariables")
 _MACHINE_WORDS: Final = ("accelerator", "cuda", "gpu", "instance-family", "instance-type", "machine", "nodepool", "tpu")
 
 
@@ -175,7 +177,7 @@ class Pod:
         containers: the containers, where they are not those of the specification.
         role: what tells several pods of one object apart; part of the unit's id.
         devices: what the server asks for over all its pods, where it has several.
-        around: mappings around the pod, the nearest first, whose ``envs`` and ``resources`` hold for it too.
+        around: mappings around the pod, the nearest first, whose variables and ``resources`` hold for it too.
         span: where a container without an item of its own begins.
         factor: how often the object runs its replicas.
         arguments: what a controller adds to the containers' arguments.
@@ -227,7 +229,7 @@ class Pod:
         environment = Environment(self.tree, self.file, self.namespace)
         environment.read(base)
         for holder in reversed(self.around):
-            environment.read(holder, "envs")
+            environment.read(holder)
         environment.read(node)
         requests, shares = accelerator_requests(node)
         for holder in self.around:
@@ -421,15 +423,16 @@ class Environment:
         self.spans: dict[str, Span] = {}
         self._sources: list[str] = []
 
-    def read(self, container: Node | None, key: str = "env") -> None:
-        if key == "env":
-            for source in items_at(container, "envFrom"):
-                self._read_source(source)
-        for entry in items_at(container, key):
-            name = text_at(entry, "name")
-            if name:
-                self.values[name] = self._value(entry)
-                self.spans[name] = entry.span
+    def read(self, holder: Node | None) -> None:
+        """What a container says, or an object around it that gives its variables to all containers below."""
+        for source in items_at(holder, "envFrom"):
+            self._read_source(source)
+        for key in _VARIABLES:
+            for entry in items_at(holder, key):
+                name = text_at(entry, "name")
+                if name:
+                    self.values[name] = self._value(entry)
+                    self.spans[name] = entry.span
 
     def _read_source(self, source: Node) -> None:
         prefix = text_at(source, "prefix") or ""

@@ -139,6 +139,7 @@ def test_dynamo_services() -> None:
         metadata: {name: d}
         spec:
           envs: [{name: A, value: outer}, {name: B, value: outer}]
+          env: [{name: C, value: also}]
           services:
             Frontend:
               extraPodSpec: {mainContainer: {image: x/vllm-runtime:1}}
@@ -150,11 +151,11 @@ def test_dynamo_services() -> None:
                 mainContainer:
                   image: x/vllm-runtime:1
                   command: [/bin/sh, -c]
-                  args: ["python3 -m dynamo.vllm --model $A-$B"]
+                  args: ["python3 -m dynamo.vllm --model $A-$B-$C"]
         """
     (found,) = units(text)
-    assert (found.id, found.span.line, found.replicas) == ("DynamoGraphDeployment/default/d/Decode", 14, 2)
-    assert words(found) == "--model inner-outer"
+    assert (found.id, found.span.line, found.replicas) == ("DynamoGraphDeployment/default/d/Decode", 15, 2)
+    assert words(found) == "--model inner-outer-also"
     assert counts(found) == [("gpu", 1)]
 
 
