@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import ast
 import json
+import posixpath
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
-from kvgate.manifests.python_names import Item, Names, Source, written_call
+from kvgate.manifests.python_names import Item, Names, Others, Source, written_call
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
@@ -29,6 +31,9 @@ from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 MAX_CHARACTERS: Final = 500_000
 MAX_NODES: Final = 60_000
 MAX_WORDS: Final = 400
+# Of the other modules that a file takes names from.
+MAX_MODULES: Final = 20
+MAX_MODULE_CHARACTERS: Final = 100_000
 
 OFFLINE: Final = "offline-engine"
 _ENGINES: Final[Mapping[str, str]] = {
@@ -45,6 +50,8 @@ _RUNS_WORDS: Final = frozenset(
         "system",
     }
 )  # fmt: skip
+
+_WAITS: Final = frozenset({"call", "check_call", "check_output", "getoutput", "run"})
 
 
 @record
@@ -154,10 +161,49 @@ def read_python(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         yield unit_of(start, surroundings, number)
 
 
+class _Modules:
+    """The modules of a tree that a file takes names from, as far as they are asked for."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._found: dict[str, Names | None] = {}
+
+    def beside(self, file: SourceFile) -> Others:
+        """Looks modules up as a program of that file imports them: from its folder, and from the folders above it."""
+        folders = [posixpath.dirname(file.path)]
+        while (above := posixpath.dirname(folders[-1])) != folders[-1]:
+            folders.append(above)
+
+        def find(module: str, level: int) -> Names | None:
+            parts = module.split(".")
+            if not module or (not level and parts[0] in sys.stdlib_module_names):
+                return None
+            for folder in folders[level - 1 : level] if level else (*folders, "src"):
+                for end in (".py", "/__init__.py"):
+                    path = posixpath.join(folder, *parts) + end
+                    found = None if path == file.path else self._tree.read(path)
+                    if found is not None:
+                        return self._names(found)
+            return None
+
+        return find
+
+    def _names(self, file: SourceFile) -> Names | None:
+        if file.path not in self._found:
+            self._found[file.path] = None  # what imports itself in a circle says nothing
+            if len(file.text) <= MAX_MODULE_CHARACTERS and len(self._found) <= MAX_MODULES:
+                try:
+                    module = ast.parse(file.text)
+                    self._found[file.path] = Names(Source(file), module, MAX_NODES, self.beside(file))
+                except (SyntaxError, ValueError, RecursionError, MemoryError, TooLargeError):
+                    pass
+        return self._found[file.path]
+
+
 class _Reader:
     def __init__(self, tree: Tree, file: SourceFile, module: ast.Module) -> None:
         self.source = Source(file)
-        self.names = Names(self.source, module, MAX_NODES)
+        self.names = Names(self.source, module, MAX_NODES, _Modules(tree).beside(file))
         self.find = beside(tree, file)
         self.module = module
         self.is_test = _TEST.search(file.text) is not None
@@ -198,8 +244,10 @@ class _Reader:
             elif name == "vLLMEngineProcessorConfig":
                 yield self._processor(call, dotted), OFFLINE, self._around(call)
             elif name in _RUNS_WORDS and call.args and "mock" not in dotted and not self.names.is_claim(call):
+                ends = name in _WAITS and "timeout" in written_call(call)[1]  # what is waited for so long is no server
                 for start in self._command(call, name):
-                    yield start, "python", self._around(call)
+                    if start.run is not None or not ends:
+                        yield start, "python", self._around(call)
             for start in self._container(call):
                 yield start, "python", self._around(call)
 
@@ -249,6 +297,11 @@ class _Reader:
         """``**rest``: its keys where they are written, else words that nobody can see."""
         items = self.names.items(node)
         if items is None:
+            known, resolved = self.names.constant(node)
+            if resolved and isinstance(known, dict):  # of another module
+                place = self.source.span(node)
+                values = [(name, ast.copy_location(ast.Constant(value), node)) for name, value in known.items()]
+                return self._words_of_items([(name, value, place, None) for name, value in values])
             text = self.source.text(node)
             unknown = Unresolved(text.value, "what it holds is not in the files read")
             return [Word(text, (unknown,), splits=True)]

@@ -6,8 +6,8 @@ import ast
 import operator
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -33,6 +33,8 @@ _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.NotIn: lambda one, other: one not in other,
 }  # fmt: skip
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+Others: TypeAlias = Callable[[str, int], "Names | None"]
 
 Item = tuple[str, ast.expr, Span, str | None]
 """Key, value, place of the key, and the condition under which it is there."""
@@ -89,9 +91,16 @@ class Names:
         TooLargeError: the module has more nodes than are looked at.
     """
 
-    def __init__(self, source: Source, module: ast.Module, limit: int) -> None:
+    def __init__(self, source: Source, module: ast.Module, limit: int, others: Others | None = None) -> None:
+        """
+        Args:
+            limit: of the nodes of the module.
+            others: the names of another module of the tree, by its dotted name and the number of leading dots.
+        """
         self.source = source
         self.module = module
+        self._others = others
+        self._origins: dict[str, tuple[str, int, str | None]] = {}
         self.calls: list[ast.Call] = []
         self._parents: dict[ast.AST, ast.AST] = {}
         self._imports: dict[str, str] = {}
@@ -118,11 +127,14 @@ class Names:
             stack += reversed(children)
             if isinstance(node, ast.Import):
                 for alias in node.names:
+                    if alias.asname or "." not in alias.name:
+                        self._origins[alias.asname or alias.name] = (alias.name, 0, None)
                     self._imports[alias.asname or alias.name.partition(".")[0]] = (
                         alias.name if alias.asname else alias.name.partition(".")[0]
                     )
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
+                    self._origins[alias.asname or alias.name] = (node.module or "", node.level, alias.name)
                     self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
             elif isinstance(node, _FUNCTIONS):
                 self._repeated |= {node.name} & self._functions.keys()
@@ -350,8 +362,10 @@ class Names:
     def _assignments(self, node: ast.expr, depth: int = 0) -> list[_Assigned] | None:
         """The assignments that a name or attribute stands for, nearest scope first; None where there are none."""
         key = _key(node)
-        if key is None or depth > MAX_DEPTH:
+        if depth > MAX_DEPTH:
             return None
+        if key is None:
+            return self._field(node, depth) if isinstance(node, ast.Attribute) else None
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
         while scope is not None:
             found = self._of_scope(scope, key)
@@ -539,7 +553,46 @@ class Names:
             return (word.value, True) if word.resolved else (None, False)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # os.getenv("X") or "default"
             return self._first_known(node, depth)
-        return None, False
+        return self._elsewhere(node, depth) if isinstance(node, (ast.Name, ast.Attribute)) else (None, False)
+
+    def _elsewhere(self, node: ast.Name | ast.Attribute, depth: int) -> tuple[Any, bool]:
+        """The value of a name that another module of the tree has."""
+        first, *rest = (_key(node) or "").split(".")
+        if first not in self._origins:
+            # an object of a class that another module has, made without a word
+            owner: ast.expr = node
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            made = self.followed(owner, depth + 1)
+            if not isinstance(made, ast.Call) or made.args or made.keywords:
+                return None, False
+            first, *called = (_key(made.func) or "").split(".")
+            rest = [*called, "()", *(part.attr for part in reversed(list(_attributes(node))))]
+        if self._others is None or first not in self._origins:
+            return None, False
+        module, level, name = self._origins[first]
+        if name is not None:
+            inside = self._others(f"{module}.{name}".lstrip("."), level)  # from package import module
+            if inside is not None:
+                return inside.value_of(rest, depth + 1)
+            rest = [name, *rest]
+        other = self._others(module, level)
+        return other.value_of(rest, depth + 1) if other is not None else (None, False)
+
+    def value_of(self, path: Sequence[str], depth: int = 0) -> tuple[Any, bool]:
+        """The value of ``name.attribute`` or ``Class().attribute`` in the whole module, and whether it is known."""
+        if not path:
+            return None, False
+        place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+        node: ast.expr = ast.Name(path[0], ast.Load(), **place)
+        for attribute in path[1:]:
+            self._parents[node] = self.module
+            if attribute == "()":
+                node = ast.Call(node, [], [], **place)
+            else:
+                node = ast.Attribute(node, attribute, ast.Load(), **place)
+        self._parents[node] = self.module
+        return self.constant(node, depth)
 
     def _first_known(self, node: ast.BoolOp, depth: int) -> tuple[Any, bool]:
         for value in node.values:
@@ -833,6 +886,10 @@ class Names:
         returned = self._returned(node)
         if returned is not None:
             return self.words(returned, depth + 1)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            values, known = self._elsewhere(node, depth)
+            if known and isinstance(values, list) and all(isinstance(value, (str, int, float)) for value in values):
+                return [Word(Text.at(str(value), self.source.span(node))) for value in values]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "split" and self.imported(node.func) in ("shlex.split",) and node.args:
                 from kvgate.shell.words import split_words
@@ -913,6 +970,13 @@ def _made_or_called(call: ast.Call) -> str | None:
 
 def _has_init(owner: ast.ClassDef | None) -> bool:
     return owner is not None and any(isinstance(item, _FUNCTIONS) and item.name == "__init__" for item in owner.body)
+
+
+def _attributes(node: ast.expr) -> Iterator[ast.Attribute]:
+    """The attributes of a chain, the last one first."""
+    while isinstance(node, ast.Attribute):
+        yield node
+        node = node.value
 
 
 def _names_of(node: ast.expr) -> Iterator[str]:

@@ -463,6 +463,69 @@ def test_words_that_are_spread_over_a_call() -> None:
     assert words(unit) == "org/m --port 80 ?more"
 
 
+@pytest.mark.parametrize(
+    ("imported", "value", "expected"),
+    [
+        ("from config import MODEL", "MODEL", "org/m"),
+        ("from config import MODEL as NAME", "NAME", "org/m"),
+        ("import config", "config.MODEL", "org/m"),
+        ("from app import config", "config.MODEL", "org/m"),
+        ("from app.config import settings", "settings.name", "org/s"),
+        ("from .config import Settings", "Settings().name", "org/s"),
+        ("from . import config as c", "c.settings.name", "org/s"),
+        ("from ..other import MODEL", "MODEL", "org/o"),
+        ("from config import MODELS", "MODELS['a']", "org/a"),
+        ("from config import FULL", "FULL", "org/m:x"),
+        ("from config import NOTHING", "NOTHING", "?NOTHING"),
+        ("from missing import MODEL", "MODEL", "?MODEL"),
+        ("from circle import MODEL", "MODEL", "?MODEL"),
+        ("from json import MODEL", "MODEL", "?MODEL"),
+    ],
+)
+def test_names_of_other_files(imported: str, value: str, expected: str) -> None:
+    files = {
+        "src/app/serve.py": f"import subprocess\n{imported}\nsubprocess.Popen(['vllm', 'serve', {value}])\n",
+        "src/app/config.py": (
+            "import os\nfrom base import TAG\nMODEL = os.getenv('M', 'org/m')\nMODELS = {'a': 'org/a'}\n"
+            "FULL = f'{MODEL}:{TAG}'\nclass Settings:\n    name: str = 'org/s'\nsettings = Settings()\n"
+        ),
+        "src/base.py": "TAG = 'x'\n",
+        "src/other.py": "MODEL = 'org/o'\n",
+        "src/app/circle.py": "from app.serve import MODEL\n",
+        "json.py": "MODEL = 'org/wrong'\n",
+    }
+    (unit,) = read_tree([SourceFile(path, text) for path, text in files.items()]).units
+    assert (unit.path, words(unit)) == ("src/app/serve.py", expected)
+
+
+@pytest.mark.parametrize("path", ["/a/b/serve.py", "serve.py", "../serve.py", "/serve.py"])
+def test_a_file_outside_the_tree_is_read(path: str) -> None:
+    (unit,) = units("from vllm import LLM\nfrom config import MODEL\nLLM(MODEL)\n", path)
+    assert words(unit) == "--model ?MODEL"
+
+
+def test_lists_and_tables_of_other_files() -> None:
+    files = {
+        "serve.py": (
+            "import subprocess\nfrom vllm import LLM\nimport config\n"
+            "subprocess.Popen(['vllm', 'serve', 'org/m', *config.ARGS])\nLLM(**config.ENGINE)\n"
+        ),
+        "config.py": "ARGS = ['--port', 80]\nENGINE = {'model': 'org/m', 'enforce_eager': True}\n",
+    }
+    found = read_tree([SourceFile(path, text) for path, text in files.items()]).units
+    assert [words(unit) for unit in found] == ["org/m --port 80", "--model org/m --enforce-eager"]
+
+
+def test_a_program_that_is_waited_for_is_no_server() -> None:
+    text = """\
+        import subprocess
+        for ask in ("--help=all", "--help"):
+            subprocess.run(["vllm", "serve", ask], capture_output=True, timeout=60)
+        subprocess.run("docker run -d vllm/vllm-openai --model org/m", shell=True, timeout=60)
+        """
+    assert words(one(text)) == "--model org/m"
+
+
 def test_a_command_line_that_another_file_asks_for() -> None:
     text = """\
         from .settings import Model
