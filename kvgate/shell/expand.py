@@ -30,6 +30,7 @@ _PLACEHOLDER: Final = regex(
 
 
 _UNSET: Final = " is set in no file here"
+_ASKED: Final = " is asked for at run time"
 _ARGUMENT: Final = "argument "
 
 
@@ -43,9 +44,14 @@ def argument(name: str) -> str:
     return f"{_ARGUMENT}{name} of the script"
 
 
+def asked(name: str) -> str:
+    """Why a variable has no value that somebody types in."""
+    return f"{name}{_ASKED}"
+
+
 def is_unset(unresolved: Unresolved) -> bool:
-    """Whether a text is unresolved since nobody sets the variable, or gives the argument, that it names."""
-    return unresolved.reason.endswith(_UNSET) or unresolved.reason.startswith(_ARGUMENT)
+    """Whether a text is unresolved since nobody sets the variable, gives the argument or answers what is asked."""
+    return unresolved.reason.endswith((_UNSET, _ASKED)) or unresolved.reason.startswith(_ARGUMENT)
 
 
 def mark_placeholders(value: Value, *, variables: bool = True) -> Value:

@@ -29,7 +29,7 @@ from kvgate.shell.command import (
     path_of,
     unwrap,
 )
-from kvgate.shell.expand import argument, is_unset, unset
+from kvgate.shell.expand import argument, asked, is_unset, unset
 from kvgate.shell.inert import is_inert
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -63,6 +63,7 @@ _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
 
+_SCRIPT_ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm")
 _SHEBANG: Final = re.compile(r"\s*#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b")
 
 Stored = Value | list[Word] | dict[str, Value]
@@ -329,13 +330,41 @@ class _Reader:
 
     def _list(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         inner = conditions
+        before: list[Any] = []
+        runs: bool | None = True
         for child in node.children:
-            if child.type == "||":
-                left = source.value.text.value[node.start_byte : child.start_byte].strip()
-                inner = (*conditions, f"not: {_short(left)}")
+            if child.type in ("&&", "||"):
+                verdict = self._decide(source, before, scope)
+                runs = verdict if child.type == "&&" or verdict is None else not verdict
+                if child.type == "||":
+                    left = source.value.text.value[node.start_byte : child.start_byte].strip()
+                    inner = (*conditions, f"not: {_short(left)}")
             elif child.is_named:
-                self.node(source, child, scope, inner)
+                if runs is None and child.type in _ASSIGNMENTS and _tests(before):
+                    self._set_if(source, child, before, scope, inner, otherwise=inner is not conditions)
+                elif runs is not False:
+                    self.node(source, child, scope, inner)
+                before = [child]
         scope.ended = ""  # only on a condition
+
+    def _set_if(
+        self,
+        source: _Source,
+        node: Any,
+        condition: Sequence[Any],
+        scope: _Scope,
+        conditions: tuple[str, ...],
+        *,
+        otherwise: bool,
+    ) -> None:
+        """``[ CONDITION ] && NAME=value``, and with ``otherwise`` the same behind ``||``."""
+        written = _short(_written(source, condition))
+        assumed = self._assume(source, condition, scope)
+        inner, rest = scope.copy(), scope.copy()
+        self.node(source, node, inner, conditions)
+        why = f"not: {written}" if otherwise else written
+        likely = None if assumed is None else inner if assumed is not otherwise else rest
+        _merge(scope, [(inner, why), (rest, "")], source.span(node), likely)
 
     def _redirected(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
@@ -376,11 +405,15 @@ class _Reader:
                 return
             if name == "tee":
                 targets += [word for word in words[1:] if not word.value.startswith("-")]
+        grows = any(word.value in ("-a", "--append") for word in words[1:]) if readers else False
         if "file_redirect" in parts:
             targets += self._words(source, _destinations(parts["file_redirect"])[:1], scope)
+            grows = any(child.type == ">>" for child in parts["file_redirect"].children)
         for target in targets:
-            if target.value.endswith((".sh", ".bash")) or _SHEBANG.match(value.value):
-                self.written[posixpath.normpath(target.value)] = value
+            path = posixpath.normpath(target.value)
+            before = self.written.get(path) if grows else None
+            if before is not None or target.value.endswith(_SCRIPT_ENDINGS) or _SHEBANG.match(value.value):
+                self.written[path] = value if before is None else Value.join([before, value])
 
     def _if(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         branches: list[tuple[list[Any], list[Any]]] = []
@@ -769,10 +802,11 @@ class _Reader:
         elif head == "read" and self.input is not None:
             self._read(words, self.input, scope, span, prefix)
         elif head in ("read", "mapfile", "readarray", "getopts"):
+            prompts = any(re.fullmatch(r"-[a-z]*p", word.value) for word in words[1:])
             for word in words[1:]:
                 if re.fullmatch(r"[A-Za-z_]\w*", word.value):
-                    unknown = Value.unknown(Text.at(f"${word.value}", span), f"{word.value} is read at run time")
-                    scope.assign(word.value, unknown, span)
+                    reason = asked(word.value) if prompts else f"{word.value} is read at run time"
+                    scope.assign(word.value, Value.unknown(Text.at(f"${word.value}", span), reason), span)
         elif head == "cd":
             if len(words) > 1 and words[1].resolved and words[1].value.startswith("/"):
                 self.folder = words[1].value.rstrip("/")
@@ -795,17 +829,17 @@ class _Reader:
         marks = next((item.value.value for item in prefix if item.name == "IFS"), BLANKS)
         options = "".join(word.value for word in words[1:] if word.value.startswith("-"))
         names = [word.value for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.value)]
-        plain = re.fullmatch(r"[-ra]*", options) and "\n" not in text.value.strip() and len(marks) >= 1
-        whole = any(hole.splits for hole in text.holes) and marks.isspace()
-        if not plain or whole:
+        parts = _divided(text, marks, MAX_CHARACTERS if "a" in options else max(len(names), 1))
+        plain = re.fullmatch(r"[-ra]*", options) and "\n" not in text.value.strip() and bool(marks)
+        # what is not known may hold marks of its own
+        known = text.resolved or ("a" not in options and len(parts) == len(names) and not marks.isspace())
+        if not plain or not known:
             for name in names:
                 unknown = Value.unknown(Text.at(f"${name}", span), f"{name} is read at run time")
                 scope.assign(name, unknown, span)
         elif "a" in options:
-            parts = _divided(text, marks, MAX_CHARACTERS)
             scope.assign(names[0] if names else "", [part.word() for part in parts], span)
         else:
-            parts = _divided(text, marks, max(len(names), 1))
             for number, name in enumerate(names):
                 scope.assign(name, parts[number] if number < len(parts) else text.slice(0, 0), span)
 
@@ -1153,7 +1187,8 @@ class _Reader:
         elif subscript and subscript not in ("@", "*", "0"):
             known = None
         if operator and operator[-1] in "-=+?" and operator in _CONDITIONAL:
-            present = known is not None and (operator[0] != ":" or known.value != "")
+            given = known if known is None or self.uncalled else _emptied(known)
+            present = given is not None and (operator[0] != ":" or given.value != "")
             if operator[-1] == "+":
                 self._alternative(rest if present else None, quoted, fields, scope, depth)
             elif present and known is not None:
@@ -1188,14 +1223,14 @@ class _Reader:
         """The key that a subscript names; None where it is not known."""
         if depth > MAX_DEPTH:
             return None
-        if not keyed:
-            index = evaluate_arithmetic(subscript, scope.scalar) if subscript else ""
-            return str(index) if isinstance(index, int) else None
         text = Text.at(subscript, use.span)
         fields = Fields(split=False)
         lex(Value(text), 0, len(text), fields, expander=self._expander(scope, depth + 1))
         key = fields.value(text)
-        return key.value if key.resolved else None
+        if not key.resolved or keyed or not key.value:
+            return key.value if key.resolved else None
+        index = evaluate_arithmetic(key.value, scope.scalar)
+        return str(index) if isinstance(index, int) else None
 
     def _indirect(self, inside: str, fields: Fields, scope: _Scope, use: Value, quoted: bool) -> str | None:
         """``${!NAME[@]}`` yields the keys of an array; ``${!NAME...}`` is about the variable that NAME names."""
@@ -1356,6 +1391,17 @@ def _short(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+_ASSIGNMENTS: Final = frozenset({"variable_assignment", "variable_assignments", "declaration_command"})
+
+
+def _tests(nodes: Sequence[Any]) -> bool:
+    """Whether commands are tests that change nothing."""
+    return all(
+        node.type == "test_command" or (node.type in ("list", "negated_command") and _tests(node.named_children))
+        for node in nodes
+    )
+
+
 def _end(node: Any) -> int:
     return node.end_byte if node is not None else -1
 
@@ -1499,9 +1545,7 @@ def _either(
                 extra = _joined(value[len(before) :])
                 added.append(Word(extra.text, (Unresolved(extra.value, reason),), splits=True))
         return [*before, *added]
-    if isinstance(before, Value) and all(
-        isinstance(value, Value) and value.value.startswith(before.value) for value in values
-    ):
+    if isinstance(before, Value) and _only_adds(before, values):
         parts = [before]
         for value in values:
             assert isinstance(value, Value)
