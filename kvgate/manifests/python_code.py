@@ -31,8 +31,8 @@ from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 MAX_CHARACTERS: Final = 500_000
 MAX_NODES: Final = 60_000
 MAX_WORDS: Final = 400
-# Of the other modules that a file takes names from.
-MAX_MODULES: Final = 20
+# Of the modules of a tree that its files take names from.
+MAX_MODULES: Final = 200
 MAX_MODULE_CHARACTERS: Final = 100_000
 
 OFFLINE: Final = "offline-engine"
@@ -200,10 +200,17 @@ class _Modules:
         return self._found[file.path]
 
 
+def _modules_of(tree: Tree) -> _Modules:
+    found = tree.memo.get("python modules")
+    if not isinstance(found, _Modules):
+        found = tree.memo["python modules"] = _Modules(tree)
+    return found
+
+
 class _Reader:
     def __init__(self, tree: Tree, file: SourceFile, module: ast.Module) -> None:
         self.source = Source(file)
-        self.names = Names(self.source, module, MAX_NODES, _Modules(tree).beside(file))
+        self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file))
         self.find = beside(tree, file)
         self.module = module
         self.is_test = _TEST.search(file.text) is not None

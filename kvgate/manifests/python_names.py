@@ -469,7 +469,7 @@ class Names:
             if _made_or_called(call) != called:
                 continue
             value = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-            if value is None and position is not None and position < len(call.args):
+            if value is None and position is not None and 0 <= position < len(call.args):
                 value = call.args[position]
             if value is None:
                 bare += 1

@@ -697,6 +697,7 @@ def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() ->
     [
         "from vllm import LLM\nLLM(",
         "from vllm import LLM\nx = x\nLLM(model=x)\n",
+        "from vllm import LLM\nclass A:\n    def f(self):\n        LLM(self.x.y)\nf()\n",
         "from vllm import LLM\na = b\nb = a\nLLM(model=a, **a)\n",
         "from vllm import LLM\nLLM(model=" + "(" * 150 + "1" + ")" * 150 + ")\n",
         "from vllm import LLM\nLLM(model=" + "-" * 3000 + "1)\n",
