@@ -11,6 +11,7 @@ settings takes decides, and where that is not known either, it is a hole afterwa
 
 from __future__ import annotations
 
+import operator
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -941,6 +942,11 @@ class _Reader:
             return {"true": True, ":": True, "false": False}.get(source.text(node).strip())
         if node.type == "list":
             return self._both(source, node, scope)
+        if node.type == "compound_statement":
+            return self._holds_arithmetic(source, node, scope)
+        if node.type == "redirected_statement":
+            body = node.child_by_field_name("body")
+            return self._holds(source, body, scope) if body is not None else None
         if node.type in ("test_command", "parenthesized_expression"):
             inner = [child for child in node.children if child.is_named]
             if node.type == "test_command" and source.text(node).startswith("(("):
@@ -989,6 +995,17 @@ class _Reader:
         if value is None or (not value.resolved and not value.masked(" ").strip()):
             return None  # see _assume for what is set nowhere
         return bool(value.value) is (written == "-n")
+
+    def _holds_arithmetic(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
+        """``(( A > B ))``, ``(( A ))``."""
+        match = _COMPARISON.fullmatch(source.slice(node).value)
+        if match is None:
+            return None
+        left = evaluate_arithmetic(match["left"], scope.scalar)
+        right = evaluate_arithmetic(match["right"], scope.scalar) if match["right"] else 0
+        if not isinstance(left, int) or not isinstance(right, int):
+            return None
+        return _ORDERED[match["operator"] or "!="](left, right)
 
     def _quoted(self, source: _Source, node: Any, scope: _Scope) -> Value:
         """A here document with its variables, as within double quotes."""
@@ -1465,6 +1482,13 @@ def _compare(left: str, operator: str, right: str, *, pattern: bool) -> bool | N
     return None
 
 
+_COMPARISON: Final = re.compile(
+    r"\(\(\s*(?P<left>[^<>=!&|+-](?:[^<>=!&|]*[^<>=!&|+-])?)\s*"
+    r"(?:(?P<operator>[<>]=?|[=!]=)\s*(?P<right>[^<>=!&|]+?)\s*)?\)\)"
+)
+_ORDERED: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 _NUMERIC: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "-eq": lambda left, right: left == right,
     "-ne": lambda left, right: left != right,

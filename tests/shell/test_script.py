@@ -162,11 +162,22 @@ def test_here_documents_are_no_commands() -> None:
         ("true", "then"),
         ("! true", "else"),
         ("[ $# -gt 0 ]", "else"),
+        ("(( N > 1 ))", "then"),
+        ("((N==1+2))", "else"),
+        ("(( N ))", "then"),
+        ("(( N - 2 ))", "else"),
+        ('[ "$N" -gt 1 ] 2>/dev/null', "then"),
     ],
 )
 def test_conditions_that_the_files_decide(condition: str, branch: str) -> None:
     script = f"if {condition}; then vllm then; else vllm else; fi"
     assert run(script, MODE="a", N="2") == [["vllm", branch]]
+
+
+@pytest.mark.parametrize("condition", ["(( Q > 1 ))", "((N++))", "(( N > 1 && N < 3 ))", "[ -e /x ] 2>/dev/null"])
+def test_conditions_that_are_not_followed(condition: str) -> None:
+    script = f"if {condition}; then vllm then; else vllm else; fi"
+    assert run(script, N="2") == [["vllm", "then"], ["vllm", "else"]]
 
 
 def test_conditions_that_nobody_knows() -> None:
