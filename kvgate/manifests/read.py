@@ -158,13 +158,7 @@ def _without_runtimes(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of runtimes that an InferenceService is served with: they are that server's."""
     if not tree.runtimes_used:
         return units
-    return [
-        unit
-        for unit in units
-        if unit.document is None
-        or not unit.kind.endswith("ServingRuntime")
-        or (unit.path, unit.document.span.start) not in tree.runtimes_used
-    ]
+    return [unit for unit in units if not tree.is_used_runtime(unit.kind, unit.path, unit.document)]
 
 
 def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:
@@ -222,7 +216,7 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
         return
     if file.path.endswith(".tpl") and "define" in file.text:
         return  # named templates: others include them
-    if is_go_template(file.text) or ("{{" in file.text and is_chart_template(tree, file.path)):
+    if is_go_template(file.text) or tree.is_chart_template(file):
         from kvgate.manifests.helm.read import read_template
 
         yield from read_template(tree, file)
@@ -244,12 +238,6 @@ def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[Se
 
         for document in stream.documents:
             yield from read_carried_code(tree, file, document)
-
-
-def is_chart_template(tree: Tree, path: str) -> bool:
-    """Whether Helm renders a file, also one in which every expression stands inside a value."""
-    chart, found, _ = f"/{path}".rpartition("/templates/")
-    return bool(found) and tree.read(posixpath.join(chart.lstrip("/"), "Chart.yaml")) is not None
 
 
 def _read_jinja(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:

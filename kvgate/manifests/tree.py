@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping as PlainMapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kvgate.patterns import regex
 from kvgate.records import record
@@ -59,6 +61,10 @@ class ServingRuntime:
     path: str
 
 
+_Item = TypeVar("_Item", bound=ConfigMap | Autoscaler | ServingRuntime)
+Documents = Iterable[tuple[SourceFile, Node]]
+
+
 class Tree:
     """Files by path, their YAML, and the indexes over them, each built when first asked for.
 
@@ -89,9 +95,8 @@ class Tree:
         self.built: set[str] = set()
         self.runtimes_used: set[tuple[str, int]] = set()
         self.memo: dict[str, object] = {}
-        self._config_maps: list[ConfigMap] | None = None
-        self._autoscalers: list[Autoscaler] | None = None
-        self._runtimes: list[ServingRuntime] | None = None
+        self._indexes: dict[tuple[type, str | None], list[Any]] = {}
+        self._rendered: PlainMapping[str, Sequence[Node]] = {}
 
     def stream(self, file: SourceFile) -> YamlStream:
         """The YAML of a file."""
@@ -133,10 +138,9 @@ class Tree:
 
     def config_map(self, name: str, namespace: str | None, path: str) -> ConfigMap | None:
         """The ConfigMap of a name that is nearest to a file; one that several equally near ones agree on."""
-        if self._config_maps is None:
-            self._config_maps = list(self._all_config_maps())
+        known = self._known(ConfigMap, path)
         return _nearest(
-            [item for item in self._config_maps if item.name == name and _compatible(item.namespace, namespace)],
+            [item for item in known if item.name == name and _compatible(item.namespace, namespace)],
             path,
             lambda left, right: (
                 {k: v.value for k, v in left.data.items()} == {k: v.value for k, v in right.data.items()}
@@ -145,12 +149,10 @@ class Tree:
 
     def minimum_replicas(self, kind: str, name: str, namespace: str | None, path: str) -> Autoscaler | None:
         """The autoscaler that targets an object."""
-        if self._autoscalers is None:
-            self._autoscalers = list(self._all_autoscalers())
         return _nearest(
             [
                 item
-                for item in self._autoscalers
+                for item in self._known(Autoscaler, path)
                 if item.name == name and item.kind == kind and _compatible(item.namespace, namespace)
             ],
             path,
@@ -159,10 +161,9 @@ class Tree:
 
     def runtime(self, name: str, namespace: str | None, path: str) -> ServingRuntime | None:
         """The (Cluster)ServingRuntime of a name, for an object of a file, which uses it thereby."""
-        if self._runtimes is None:
-            self._runtimes = list(self._all_runtimes())
+        known = self._known(ServingRuntime, path)
         found = _nearest(
-            [item for item in self._runtimes if item.name == name and _compatible(item.namespace, namespace)],
+            [item for item in known if item.name == name and _compatible(item.namespace, namespace)],
             path,
             lambda left, right: left.container.span.text == right.container.span.text,
         )
@@ -170,15 +171,70 @@ class Tree:
             self.runtimes_used.add((found.path, found.document.span.start))
         return found
 
+    def is_used_runtime(self, kind: str, path: str, document: Node | None) -> bool:
+        """Whether a server stands in a runtime that another object serves its model with: it is that server's."""
+        used = document is not None and (path, document.span.start) in self.runtimes_used
+        return used and kind.endswith("ServingRuntime")
+
+    @contextmanager
+    def reading(self, rendered: PlainMapping[str, Sequence[Node]]) -> Iterator[None]:
+        """While a chart is read whose templates, by their paths, make these documents."""
+        before, self._rendered = self._rendered, rendered
+        self._forget_charts()
+        try:
+            yield
+        finally:
+            self._rendered = before
+            self._forget_charts()
+
+    def _forget_charts(self) -> None:
+        self._indexes = {key: known for key, known in self._indexes.items() if key[1] is None}
+
+    def _known(self, kind: type[_Item], path: str) -> list[_Item]:
+        """The objects of a kind in the tree, and in the templates of the chart that a file is one of."""
+        from_files = self._index(kind, None)
+        if "templates/" not in path:
+            return from_files
+        from kvgate.manifests.helm.chart import folder_of_chart
+
+        folder = folder_of_chart(path)
+        return from_files if folder is None else [*from_files, *self._index(kind, folder)]
+
+    def _index(self, kind: type[_Item], folder: str | None) -> list[_Item]:
+        known = self._indexes.get((kind, folder))
+        if known is None:
+            pattern, objects = _OBJECTS[kind]
+            documents = self._documents(pattern) if folder is None else self._templates(pattern, folder)
+            known = self._indexes[kind, folder] = list(objects(self, documents))
+        return known
+
+    def _templates(self, pattern: re.Pattern[str], folder: str) -> Iterator[tuple[SourceFile, Node]]:
+        """What the templates of a chart make with its values."""
+        from kvgate.manifests.helm.chart import folder_of_chart, objects_of_template
+
+        for path, file in self.files.items():
+            if path.startswith(folder) and pattern.search(file.text) and folder_of_chart(path) == folder:
+                documents = self._rendered.get(path)
+                for document in objects_of_template(self, file) if documents is None else documents:
+                    for item in expand_list(document):
+                        yield file, item
+
     def _documents(self, pattern: re.Pattern[str]) -> Iterator[tuple[SourceFile, Node]]:
         for file in self.files.values():
-            if pattern.search(file.text) and not is_go_template(file.text):
+            if pattern.search(file.text) and not is_go_template(file.text) and not self.is_chart_template(file):
                 for document in self.stream(file).documents:
                     for item in expand_list(document):
                         yield file, item
 
-    def _all_config_maps(self) -> Iterator[ConfigMap]:
-        for file, document in self._documents(_CONFIG_MAP):
+    def is_chart_template(self, file: SourceFile) -> bool:
+        """Whether Helm renders a file, also one in which every expression stands inside a value."""
+        chart, found, _ = f"/{file.path}".rpartition("/templates/")
+        return (
+            bool(found) and "{{" in file.text and self.read(posixpath.join(chart.lstrip("/"), "Chart.yaml")) is not None
+        )
+
+    def _config_maps(self, documents: Documents) -> Iterator[ConfigMap]:
+        for file, document in documents:
             kind = text_at(document, "kind")
             if kind == "ConfigMap":
                 data = {
@@ -216,8 +272,8 @@ class Tree:
                         data.update(read_env_file(found))
             yield ConfigMap(name, text_at(item, "namespace") or namespace, data, file.path)
 
-    def _all_autoscalers(self) -> Iterator[Autoscaler]:
-        for file, document in self._documents(_AUTOSCALER):
+    def _autoscalers(self, documents: Documents) -> Iterator[Autoscaler]:
+        for file, document in documents:
             kind = text_at(document, "kind")
             if kind not in ("HorizontalPodAutoscaler", "ScaledObject"):
                 continue
@@ -234,8 +290,8 @@ class Tree:
                 namespace = text_at(document, "metadata", "namespace")
                 yield Autoscaler(target, name, namespace, minimum, node.span, file.path)
 
-    def _all_runtimes(self) -> Iterator[ServingRuntime]:
-        for file, document in self._documents(_RUNTIME):
+    def _runtimes(self, documents: Documents) -> Iterator[ServingRuntime]:
+        for file, document in documents:
             name = text_at(document, "metadata", "name")
             spec = node_at(document, "spec")
             containers = items_at(spec, "containers")
@@ -250,7 +306,12 @@ def _compatible(left: str | None, right: str | None) -> bool:
     return left is None or right is None or left == right
 
 
-_Item = TypeVar("_Item", ConfigMap, Autoscaler, ServingRuntime)
+# Kind of object -> what a file that holds one has in its text, and how it is found in the documents of files.
+_OBJECTS: Final[dict[type, tuple[re.Pattern[str], Callable[[Tree, Documents], Iterator[Any]]]]] = {
+    ConfigMap: (_CONFIG_MAP, Tree._config_maps),
+    Autoscaler: (_AUTOSCALER, Tree._autoscalers),
+    ServingRuntime: (_RUNTIME, Tree._runtimes),
+}
 
 
 def _nearest(items: list[_Item], path: str, agree: Callable[[_Item, _Item], bool]) -> _Item | None:

@@ -143,3 +143,65 @@ def test_hostile_commands_cost_little(text: str) -> None:
     begin = time.process_time()
     units({**CHART, "run.sh": text})
     assert time.process_time() - begin < 5
+
+
+KSERVE = {
+    "k/Chart.yaml": "apiVersion: v2\nname: k\nversion: 1.0.0\n",
+    "k/values.yaml": """\
+        model: {uri: "hf://org/m", length: 4096}
+        image: quay.io/x/vllm:1
+        """,
+    "k/templates/runtime.yaml": """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: "{{ .Release.Name }}-runtime"}
+        spec:
+          containers:
+          - name: kserve-container
+            image: {{ .Values.image }}
+            command: [python, -m, vllm.entrypoints.openai.api_server]
+            args:
+            - --model=/mnt/models
+            - --served-model-name={{ "{{.Name}}" }}
+            - --max-model-len={{ .Values.model.length }}
+            envFrom: [{configMapRef: {name: "{{ .Release.Name }}-env"}}]
+        """,
+    "k/templates/service.yaml": """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: "{{ .Release.Name }}"}
+        spec:
+          predictor:
+            model:
+              modelFormat: {name: huggingface}
+              runtime: "{{ .Release.Name }}-runtime"
+              storageUri: {{ .Values.model.uri }}
+              args: [--enforce-eager]
+        """,
+    "k/templates/env.yaml": """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: "{{ .Release.Name }}-env"}
+        data: {VLLM_LOGGING_LEVEL: DEBUG, HF_HOME: "{{ .Values.none }}"}
+        """,
+}  # fmt: skip
+
+
+def test_a_runtime_and_its_service_in_one_chart_are_one_server() -> None:
+    """What a chart's other templates say counts with the values of the chart, or of the release that is read."""
+    files = {**KSERVE, "k/values-long.yaml": "model: {length: 8192}  # vllm\n"}
+    found = units(files)
+    words = "--model=/mnt/models --served-model-name={{.Name}} --max-model-len=4096 --enforce-eager"
+    assert told(found) == [
+        ("k/templates/service.yaml", words),
+        ("k/values-long.yaml", words.replace("4096", "8192")),
+    ]
+    assert [unit.storage_model and unit.storage_model.value for unit in found] == ["hf://org/m"] * 2
+    names = {item.name: str(item.value) for item in found[0].environment}
+    assert names == {"VLLM_LOGGING_LEVEL": "DEBUG", "HF_HOME": ""}
+    reading = read_tree([SourceFile(path, dedent(text)) for path, text in sorted(KSERVE.items())])
+    assert reading.unread == ()  # KServe's own placeholder is none of the chart
+    # a runtime of another chart of the same name is none of this one's
+    apart = {path.replace("k/templates/runtime", "other/templates/runtime"): text for path, text in KSERVE.items()}
+    apart |= {"other/Chart.yaml": "name: other\n", "other/values.yaml": KSERVE["k/values.yaml"]}
+    assert len(units(apart)) == 2

@@ -125,6 +125,22 @@ def test_dependencies_come_from_the_tree_only(tree: Callable[..., Path]) -> None
 
 
 @needs_helm
+def test_a_runtime_and_its_service_are_one_server(tree: Callable[..., Path]) -> None:
+    files = {
+        "c/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+        "c/values.yaml": "length: 4096\nmodel: hf://org/m\n",
+        "c/templates/runtime.yaml": "apiVersion: serving.kserve.io/v1alpha1\nkind: ServingRuntime\n"
+        "metadata: {name: '{{ .Release.Name }}-r'}\nspec: {containers: [{name: kserve-container,\n"
+        "  image: x/vllm:1, command: [vllm, serve], args: [/mnt/models, '--max-model-len={{ .Values.length }}']}]}\n",
+        "c/templates/service.yaml": "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\n"
+        "metadata: {name: s}\nspec: {predictor: {model: {modelFormat: {name: huggingface},\n"
+        "  runtime: '{{ .Release.Name }}-r', storageUri: '{{ .Values.model }}', args: [--enforce-eager]}}}\n",
+    }
+    (unit,) = read(tree(files), Rendering(helm=True)).units
+    assert (unit.kind, words(unit)) == ("InferenceService", "/mnt/models --max-model-len=4096 --enforce-eager")
+
+
+@needs_helm
 def test_what_values_say_to_a_dependency_that_is_not_there(tree: Callable[..., Path]) -> None:
     files = {
         "c/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n"

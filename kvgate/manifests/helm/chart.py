@@ -75,6 +75,17 @@ def render_statically(tree: Tree, file: SourceFile, over: Over | None = None) ->
     return documents_of(value)
 
 
+def objects_of_template(tree: Tree, file: SourceFile) -> tuple[Node, ...]:
+    """The documents of a template of a chart whose values are at hand; none where it cannot be followed."""
+    folder = folder_of_chart(file.path)
+    if not chart_of(tree, folder).known:
+        return ()
+    try:
+        return render_statically(tree, file).documents
+    except TemplateError:
+        return ()
+
+
 def render_embedded(text: Text) -> Rendered:
     """The documents of a template that stands in a text (a ConfigMap's entry); nothing around it is known.
 

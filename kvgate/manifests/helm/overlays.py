@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.helm.chart import Over, folder_of_chart, is_disabled, render_statically, values_of_chart
+from kvgate.manifests.helm.chart import (
+    Over,
+    Rendered,
+    folder_of_chart,
+    is_disabled,
+    render_statically,
+    values_of_chart,
+)
 from kvgate.manifests.helm.go_template import TemplateError
 from kvgate.manifests.helm.read import units_of
 from kvgate.manifests.helm.values import VALUES_NAME, looks_like_values, read_values
@@ -125,6 +132,7 @@ def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay)
 def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeUnit]:
     """The servers that the templates of a chart, and of the charts below it, make."""
     prefix = f"{folder}/" if folder else ""
+    made: list[tuple[SourceFile, Rendered]] = []
     for path, file in tree.files.items():
         chart = folder_of_chart(path)
         if (
@@ -136,10 +144,16 @@ def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeU
         if path.endswith(".tpl") or is_disabled(tree, chart, over):
             continue
         try:
-            rendered = render_statically(tree, file, over)
+            made.append((file, render_statically(tree, file, over)))
         except TemplateError:
             continue
-        yield from (unit for unit in units_of(tree, file, rendered) if isinstance(unit, ServeUnit))
+    with tree.reading({file.path: rendered.documents for file, rendered in made}):
+        found = [unit for file, rendered in made for unit in units_of(tree, file, rendered)]
+    yield from (
+        unit
+        for unit in found
+        if isinstance(unit, ServeUnit) and not tree.is_used_runtime(unit.kind, unit.path, unit.document)
+    )
 
 
 def _place(unit: ServeUnit, file: SourceFile) -> Span:

@@ -57,7 +57,11 @@ def read_template(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
 def _is_doubtful(unit: ServeUnit) -> bool:
     """Whether a part of a server that matters is left to the template."""
     words = [*unit.words, *([unit.image] if unit.image is not None else [])]
-    return any("{{" in part.text for word in words for part in word.unresolved)
+    return any(_OPEN.search(part.text) for word in words for part in word.unresolved)
+
+
+# KServe fills in the object's name itself, when the server is made.
+_OPEN: Final = re.compile(r"\{\{(?!\s*\.Name\s*\}\})")
 
 
 def units_of(

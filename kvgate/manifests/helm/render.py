@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import posixpath
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -38,6 +39,8 @@ from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Mapping, Node
 
 MAX_LINES: Final = 20_000
+# What a rendered manifest has in it that may be a server, or be told to one.
+_CONCERNS: Final = re.compile(r"vllm|InferenceService|ConfigMap|HorizontalPodAutoscaler|ScaledObject", re.IGNORECASE)
 _CHILD: Final = Path(__file__).with_name("child.py")
 
 
@@ -121,20 +124,22 @@ def _release(
     found += [
         Unread(f"dependency {name} is not below charts/, so it is not rendered", place) for name in rendered.absent
     ]
+    made: list[tuple[SourceFile, Rendered]] = []
     for path, text in rendered.manifests:
         full = posixpath.join(folder, path) if folder else path
         file = tree.read(full)
         if file is not None:
             read.add(full)
-        if text.strip() and "vllm" in text.lower():
+        if text.strip() and _CONCERNS.search(text):
             if file is not None:
                 written = _located(text, file, chart)
             else:  # of a packaged chart: what stands in the tree are the values that are handed to it
                 file = next((source for name in _own_values(folder) if (source := tree.read(name))), metadata)
                 written = Text.at(text, file.line_span(1))
-            documents = documents_of(Value(written))
-            units = units_of(tree, file, Rendered(documents.documents, True), templated=False)
-            found += [_named(unit, release) for unit in units]
+            made.append((file, Rendered(documents_of(Value(written)).documents, True)))
+    with tree.reading({file.path: rendering.documents for file, rendering in made}):
+        for file, rendering in made:
+            found += [_named(unit, release) for unit in units_of(tree, file, rendering, templated=False)]
     read |= {path for path in tree.files if folder_of_chart(path) == folder or _below(path, folder)}
     if not rendered.absent:  # else they say what the dependencies are told
         read |= set(_own_values(folder))
