@@ -218,6 +218,9 @@ def linked_prompts(
     code = any(not is_log(path) for path in wanted)
     suffixes = frozenset({".jinja", ".jinja2", ".j2", ".yaml", ".yml"}) | (frozenset({".py"}) if code else frozenset())
     files = list(collect([root], root, exclude=exclude, suffixes=suffixes).files)
+    named = _template_files(files, names)
+    if not wanted:  # of the manifests, only those that carry a template matter
+        files = [file for file in files if file.path in named or not file.path.endswith((".yaml", ".yml"))]
     known = {file.path for file in files}
     missing = collect(
         [root / path for path in sorted(wanted - known) if is_log(path) and (root / path).is_file()], root
@@ -226,7 +229,7 @@ def linked_prompts(
     files += [*missing.files, *logs]
     crashes: list[InternalError] = []
     reading = _guarded(files, wanted, crashes, log_settings(plans, root, models), unread)
-    meant = wanted | _template_files(files, names)
+    meant = wanted | named
     versions = [plan.version for plan in plans if plan.version_basis == "declared"]
     defects = tuple(
         defect
