@@ -16,7 +16,7 @@ from kvgate.records import record
 from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 MAX_LINES: Final = 5_000
 MAX_VALUE: Final = 20_000
@@ -56,15 +56,32 @@ _POWERSHELL: Final = _Language(
 )
 
 
+# A list that begins, or grows.
+_ARRAY: Final = re.compile(r"\s*\$(?P<name>[A-Za-z_]\w*)\s*(?P<how>\+?=)\s*(?P<opens>@\()?")
+_ELEMENT: Final = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"',()])+|\)")
+
+
 def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit | Unread]:
     """The serve units of one batch file or PowerShell script; shells of Linux that it starts are read on."""
     language = _BATCH if form == "batch" else _POWERSHELL
     variables: dict[str, Value] = {}
+    lists: dict[str, list[Word]] = {}
     exported: dict[str, Assignment] = {}
     commands: list[Command] = []
-    for text in _lines(file, language):
+    lines = _lines(file, language)
+    depth = 0
+    for text in lines:
         if language.comment.match(text.value):
             continue
+        array = None if language.exports_everything else _ARRAY.match(text.value)
+        if array and (array["opens"] or array["name"].lower() in lists):
+            added = _elements(text, array, lines, variables, lists)
+            if depth:  # what braces decide is not followed
+                added = [Word(word.text, (Unresolved(word.value, "only in a block"),), splits=True) for word in added]
+            name = array["name"].lower()
+            lists[name] = [*lists.get(name, []), *added] if array["how"] == "+=" else added
+            continue
+        depth = max(0, depth + text.value.count("{") - text.value.count("}") - text.value.count("${"))
         match = language.assignment.match(text.value)
         if match:
             name = match["name"].upper() if language.exports_everything else match["name"].lower()
@@ -81,7 +98,7 @@ def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
                     if language.exports_everything or condition.get("environment"):
                         exported[match["name"]] = Assignment(match["name"], value, text.span)
             continue
-        words = tuple(_words(text, variables, language))
+        words = tuple(_words(text, variables, language, lists))
         if any(basename(word) in SHELLS for word in words):  # wsl bash -c "..."
             from kvgate.shell.script import commands_of_words
 
@@ -120,12 +137,41 @@ _WORD: Final = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+|\"\S*")
 _LEADS: Final = re.compile(r"@?(?:call|start(?:\s+\"[^\"]*\")?(?:\s+/\w+)*|cmd\s+/[ck]|&)\s+", re.IGNORECASE)
 
 
-def _words(text: Text, variables: dict[str, Value], language: _Language) -> Iterator[Word]:
+def _elements(
+    text: Text, array: re.Match[str], lines: Iterator[Text], variables: dict[str, Value], lists: dict[str, list[Word]]
+) -> list[Word]:
+    """What ``$X = @("--a", "b"`` and the lines up to its closing bracket list, and what ``$X += "--c"`` adds."""
+    parts = [text.slice(array.end(), len(text))]
+    while array["opens"] and _unquoted(parts).count("(") >= _unquoted(parts).count(")"):
+        line = next(lines, None)
+        if line is None:
+            break
+        if not line.value.startswith("#"):
+            parts += [Text.at(" ", line.slice(0, 0).span), line]
+    inside = Text.join(parts)
+    result: list[Word] = []
+    for match in _ELEMENT.finditer(inside.value):
+        if match.group() == ")" and array["opens"]:
+            break
+        result += _words(inside.slice(match.start(), match.end()), variables, _POWERSHELL, lists)
+    return result
+
+
+def _unquoted(parts: list[Text]) -> str:
+    return re.sub(r"\"[^\"]*\"|'[^']*'", "", "".join(part.value for part in parts))
+
+
+def _words(
+    text: Text, variables: dict[str, Value], language: _Language, lists: dict[str, list[Word]]
+) -> Iterator[Word]:
     lead = _LEADS.match(text.value)
     begin = lead.end() if lead else 0
     for match in _WORD.finditer(text.value, begin):
         if match.group() in ("|", "&", "&&", "||", ";") or match.group().startswith((">", "2>")):
             break
+        if match.group()[:1] in ("$", "@") and match.group()[1:].lower() in lists:  # a list, also splatted
+            yield from lists[match.group()[1:].lower()]
+            continue
         parts: list[Value] = []
         quoted = False
         for piece in re.finditer(r"\"([^\"]*)\"?|'([^']*)'?|[^\"']+", match.group()):

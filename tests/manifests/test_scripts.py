@@ -386,6 +386,31 @@ def test_powershell() -> None:
     assert words(unit) == "--model org/m --port ?$Port"
 
 
+def test_powershell_lists() -> None:
+    arguments = (
+        '$Model = "org/m"\n$VllmArgs = @(\n    "--port", "8080"\n    # of the host\n'
+        "    '--hf-overrides', '{\"a\": 1}'\n)\n"
+        'if ($Eager) {\n    $VllmArgs += "--enforce-eager"\n}\n$vllmargs += "--max-num-seqs", "4"\n'
+    )
+    expected = '--port 8080 --hf-overrides {"a": 1} ?--enforce-eager --max-num-seqs 4'
+    assert words(one(arguments + "vllm serve $Model $VllmArgs\n", "start.ps1")) == f"org/m {expected}"
+    splatted = (
+        arguments
+        + '$Run = @("run", "--gpus", "all", "vllm/vllm-openai",\n  "--model", $Model, $VllmArgs)\ndocker @Run\n'
+    )
+    assert words(one(splatted, "start.ps1")) == f"--model org/m {expected}"
+    # a list that does not end
+    assert units("$A = @(\nvllm serve org/m\n", "start.ps1") == []
+
+
+def test_a_job_that_several_here_documents_write() -> None:
+    unit = one(
+        "F=jobs/$1.sbatch\ncat > $F <<'EOF'\n#!/bin/bash\n#SBATCH --gpus=1\nEOF\n"
+        "cat >> $F <<EOF\nvllm serve org/m \\\\\nEOF\ncat >> $F <<'EOF'\n  -tp 2\nEOF\nsbatch $F\n"
+    )
+    assert words(unit) == "org/m -tp 2"
+
+
 def test_makefile() -> None:
     found = units(
         "MODEL ?= org/m\nFLAGS = --max-model-len 4096\nFLAGS += -tp 2\n\nserve: deps\n\t@vllm serve $(MODEL) \\\n"
