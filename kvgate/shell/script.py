@@ -49,6 +49,7 @@ MAX_CHARACTERS: Final = 100_000
 # How many of what a script may have: tree-sitter-bash takes quadratic time for them, a second for so many.
 MAX_OPENINGS: Final = {"<<": 1_000, "|": 5_000, "=(": 4_000}
 MAX_STEPS: Final = 20_000
+MAX_UNROLLED: Final = 8_000  # steps after which one round stands for a loop
 MAX_COMMANDS: Final = 3_000
 MAX_DEPTH: Final = 24
 MAX_ITEMS: Final = 16
@@ -219,6 +220,10 @@ _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)
 # The dollar of a variable in the middle of a word, where the parser ends the word behind it (`$A/$B-x`).
 _WITHIN_WORD = re.compile(r"(?<=[\w}\-/.:@%+,~])\$(?=[A-Za-z_]\w*[\-/.:@%+,~])")
 
+# What else it takes for the end of all that follows: a bracket that is cut off a value, a pattern on the next line.
+_CUT = re.compile(r"(?<=\$\{)\w+[#%]{1,2}[^{}\n]*[][()][^{}\n]*(?=\})")
+_WRAPPED = re.compile(r"(?<==~)\s*\\\n\s*")
+
 
 def _source(value: Value) -> _Source:
     if has_control(value.text.value):
@@ -241,6 +246,8 @@ def _source(value: Value) -> _Source:
     masked = masked.replace("\\\r\n", " \\\n").replace("\r", " ")
     masked = re.sub(r"[^\x00-\x7f]", "x", masked)
     masked = _WITHIN_WORD.sub("x", masked)
+    masked = _CUT.sub(lambda match: re.sub(r"[][()]", "x", match.group()), masked)
+    masked = _WRAPPED.sub(lambda match: " " * len(match.group()), masked)
     return _Source(value, masked, _parser().parse(masked.encode("ascii")).root_node)
 
 
@@ -506,27 +513,28 @@ class _Reader:
             items += _range(word)
         if not values and scope.arguments is not None:
             items = list(scope.arguments)
-        if items and len(items) <= MAX_ITEMS and all(item.resolved for item in items):
+        if items and len(items) <= MAX_ITEMS and all(item.resolved for item in items) and self.steps < MAX_UNROLLED:
             for item in items:
                 scope.assign(name, Value(item.text), item.span)
                 self.node(source, body, scope, conditions)
-                scope.ended = ""
+                scope.ended = _after_loop(scope.ended)
             return
         span = source.span(node)
         inner = scope.copy()
         inner.assign(name, Value.unknown(Text.at(f"${name}", span), f"{name} runs through a list in a loop"), span)
         self.node(source, body, inner, conditions)
+        inner.ended = _after_loop(inner.ended)
         _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
 
     def _c_for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
         span = source.span(node)
         counts = _counts(source, node, scope)
-        if body is not None and counts is not None:
+        if body is not None and counts is not None and self.steps < MAX_UNROLLED:
             for number in counts[1]:
                 scope.assign(counts[0], Value(Text.at(str(number), span)), span)
                 self.node(source, body, scope, conditions)
-                scope.ended = ""
+                scope.ended = _after_loop(scope.ended)
             return
         inner = scope.copy()
         head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
@@ -535,6 +543,7 @@ class _Reader:
             inner.assign(name, unknown, span)
         if body is not None:
             self.node(source, body, inner, conditions)
+        inner.ended = _after_loop(inner.ended)
         _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
 
     def _while(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
@@ -553,12 +562,13 @@ class _Reader:
                 break
             before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
             self.nodes(source, body, scope, conditions)
-            scope.ended = ""
+            scope.ended = _after_loop(scope.ended)
             if once or before == (scope.variables, scope.arguments):
                 return
         inner = scope.copy()
         self.nodes(source, condition, inner, conditions)
         self.nodes(source, body, inner, (*conditions, written))
+        inner.ended = _after_loop(inner.ended)
         _merge(scope, [(inner, written), (scope.copy(), "")], source.span(node))
 
     def _function(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
@@ -792,6 +802,7 @@ class _Reader:
             text = self._file(words[1])
             if text is not None:
                 self.script(text, scope, conditions)
+                scope.ended = "" if scope.ended == "return" else scope.ended
         elif head == "set":
             rest = [word.value for word in words]
             if "--" in rest:
@@ -1406,6 +1417,11 @@ def _handed_on(words: Sequence[Word]) -> Iterator[Value]:
 def _short(text: str, limit: int = 60) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _after_loop(ended: str) -> str:
+    """What a loop that was left, or went on to its next round, leaves of that for what follows it."""
+    return "" if ended in ("break", "continue") else ended
 
 
 _ASSIGNMENTS: Final = frozenset({"variable_assignment", "variable_assignments", "declaration_command"})

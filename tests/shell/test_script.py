@@ -53,6 +53,7 @@ def words(script: str, **values: str) -> list[str]:
         ("vllm serve m \\\r\n  --a 1\r\n", ["serve", "m", "--a", "1"]),
         ("MODEL=x; vllm serve $MODEL", ["serve", "x"]),
         ("MODEL='a b'; vllm \"$MODEL\" $MODEL", ["a b", "a", "b"]),
+        ('A="a]"; B="${A%]}"; [[ $A =~ \\\n  ^[a]$ ]] || x; vllm "$B" ${A#(}', ["a", "a]"]),
         ("A=a B=b; M=/$A/$B-x; vllm /$A/$B/y $A-$B-z $M ${A}/$B.q \"$A/$B-r\"", ["/a/b/y", "a-b-z", "/a/b-x", "a/b.q", "a/b-r"]),
         ("vllm ${X:-d} ${X:-a b} \"${X:-a b}\"", ["d", "a", "b", "a b"]),
         ("X=1; vllm ${X:+--x \"$X y\" z} ${Y:+--y}", ["--x", "1 y", "z"]),
@@ -331,6 +332,24 @@ def test_a_branch_that_ends_the_script_sets_nothing_for_later(ending: str) -> No
     assert words(script.replace("{};", "[ -f /c ] && exit 1; M=b;")) == ["??$M"]
 
 
+def test_what_a_loop_sets_before_it_is_left() -> None:
+    assert words("for x in $LIST; do M=a; break; done\nvllm $M") == ["??$M"]
+    assert words("for x in 1 2; do M=a$x; continue; done\nvllm $M") == ["a2"]
+    assert words("while read -r x; do M=a; break; done < f\nvllm $M") == ["??$M"]
+    assert words("if [ -f /a ]; then for x in 1; do exit 1; done; M=a; else M=b; fi\nvllm $M") == ["b"]
+
+
+def test_a_sourced_file_returns() -> None:
+    find = {"lib.sh": Value(text_of("M=a\nreturn 0\n"))}.get
+    found = commands(text_of("if [ -f lib.sh ]; then source lib.sh; N=1; else N=2; fi\nvllm $N"), find=find)
+    assert [shown(word) for word in found[-1].words] == ["vllm", "??$N"]
+
+
+def test_loops_within_loops_are_not_run_without_measure() -> None:
+    script = "".join(f"for ((i{n}=0; i{n}<16; i{n}++)); do\n" for n in range(5)) + "vllm serve m\n" + "done\n" * 5
+    assert [found[:3] for found in run(script)] == [["vllm", "serve", "m"]]
+
+
 def test_arrays_by_key() -> None:
     script = """
 declare -A MODELS=( ["small"]="org/s" [large]=org/l )
@@ -391,6 +410,8 @@ done
         ("echo $M; date", None),
         ("cat /x | cut -d: -f1", None),
         ("seq 1 100", None),
+        ("echo /models/*.gguf", None),
+        ("basename ~/m", None),
     ],
 )
 def test_what_is_printed_from_words_alone(printing: str, expected: str | None) -> None:
