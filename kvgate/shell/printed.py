@@ -30,6 +30,8 @@ def printed(words: Sequence[str]) -> str | None:
     if len(stages) > MAX_STAGES or not all(stages):
         return None
     first, *rest = stages
+    if any(re.search(r"[*?]|^~", word) for word in first):
+        return None  # may stand for names of files
     source = _SOURCES.get(first[0])
     text = source(first[1:]) if source is not None else None
     for stage in rest:
