@@ -219,6 +219,11 @@ def test_arguments_in_camel_case() -> None:
         ("image: {repository: org/app}\nmodel: org/m\nresources: {}\nproxy: vllm\n", None),
         ("image: {repository: vllm/vllm-openai}\nmodel: {name: org/m, maxModelLen: 4096, dtype: half}\nreplicas: 1\n",
          "--model org/m --max-model-len 4096 --dtype half"),
+        ("image: {repository: vllm/vllm-openai}\nservice: {}\nmodel: {id: '', maxModelLen: 1, maxNumSeqs: 2}\n",
+         "--max-model-len 1 --max-num-seqs 2"),  # another file names the model
+        ("image: {repository: vllm/vllm-openai}\nmodel: {dtype: auto}\nservice: {}\n", None),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {repository: org/m, generationConfig: vllm}\nservice: {}\n",
+         "--model org/m --generation-config vllm"),
         # and so is a model with arguments, if the file says vLLM
         ("image: {repository: org/own}\nresources: {}\nselector: {app: vllm}\n"
          "model: {name: org/m, quantization: awq, tensorParallelSize: 1, maxNumSeqs: 2, gpuMemoryUtilization: 0.9,"

@@ -67,7 +67,7 @@ _MODEL_KEYS: Final = (
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
-    "huggingfaceName", "hfRepo", "hfModel", "hfName", "storageUri", "storage",
+    "huggingfaceName", "hfRepo", "hfModel", "hfName", "repository", "storageUri", "storage",
 )  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
 _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
@@ -102,7 +102,8 @@ _PLAIN_FLAGS: Final = frozenset(
         "compilation-config", "config-format", "convert", "cpu-offload-gb", "data-parallel-size",
         "default-chat-template-kwargs", "disable-log-requests", "distributed-executor-backend", "download-dir", "dtype",
         "enable-log-requests", "enable-sleep-mode", "generation-config", "guided-decoding-backend", "host",
-        "hf-overrides", "kv-events-config", "language-model-only", "load-format", "lora-modules",
+        "hf-overrides", "kv-events-config", "kv-offloading-backend", "kv-offloading-size", "language-model-only",
+        "load-format", "lora-modules", "mamba-cache-dtype", "mamba-cache-mode", "mamba-ssm-cache-dtype",
         "max-num-partial-prefills", "max-seq-len-to-capture", "max-seq-len", "mm-processor-kwargs",
         "override-generation-config", "port", "prefix-caching-hash-algo", "quantization", "reasoning-parser",
         "revision", "rope-scaling", "root-path", "runner", "safetensors-load-strategy", "seed", "task", "tokenizer",
@@ -300,8 +301,9 @@ class _Reader:
         model: a server that nothing below it tells more of."""
         image, model = _image_of_node(site.node), site.node.get("model")
         serves = image is not None and is_vllm_image(image.value)
-        told = isinstance(model, Mapping) and self.vllm and len({flag_name(word) for word in _flags(model, 1)}) >= 4
-        if not (serves or told) or _model_of_node(site.node) is None:
+        told = {flag_name(word) for word in _flags(model, 1)} - {None} if isinstance(model, Mapping) else set()
+        named = _model_of_node(site.node) is not None
+        if not ((serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= 3)):
             return False
         return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
 
