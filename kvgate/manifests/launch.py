@@ -114,9 +114,9 @@ def _starts(container: Container) -> list[Start]:
         told, notes = variable_words(container.environment)
         model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
-    if container.serves and container.service and named and arguments and not any(word.resolved for word in arguments):
-        return [_bare(arguments, container)]  # a template whose values bring all arguments
-    if container.serves and named and arguments and _is_model_to_come(arguments[0]):
+    # a template whose values bring all arguments, or the model
+    to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_model_to_come(arguments[0]))
+    if container.serves and container.service and named and to_come:
         return [_bare(arguments, container)]
     return []
 

@@ -252,6 +252,16 @@ def test_which_containers_of_a_chart_serve(name: str, container: str, rest: str,
     assert [words(unit) for unit in reading(d_DOT_yaml=text).units] == expected
 
 
+def test_a_job_of_a_chart_whose_values_bring_all_serves_nothing() -> None:
+    text = (
+        POD.replace("NAME", "vllm.fullname")
+        .replace("CONTAINER", "main")
+        .replace("REST", "args: {{ toYaml .Values.x }}")
+    )
+    assert reading(d_DOT_yaml=text).units
+    assert reading(d_DOT_yaml=text.replace("kind: Deployment", "kind: Job")).units == ()
+
+
 def test_a_chart_below_another() -> None:
     found = reading(
         p__Chart_DOT_yaml="name: p\ndependencies: [{name: c, alias: engine, condition: engine.enabled}]\n",
