@@ -22,7 +22,7 @@ class EntryPoint:
         words: what stands in the command line, after ``python -m`` for modules.
         module: whether ``words[0]`` is a Python module.
         positional_model: whether the model may be given as a positional.
-        renames: flags of its own (with dashes) for arguments of vLLM.
+        renames: flags of its own (with dashes) for arguments of vLLM; "" for one that says nothing to vLLM.
     """
 
     name: str
@@ -39,7 +39,13 @@ HUGGINGFACE_SERVER: Final = EntryPoint(
     True,
     False,
     (("model-id", "model"), ("model-dir", "model"), ("model-name", "served-model-name"),
-     ("model-revision", "revision"), ("tokenizer-revision", "tokenizer-revision")),
+     ("model-revision", "revision"), ("tokenizer-revision", "tokenizer-revision"),
+     # its own (kserve 0.16, huggingfaceserver/__main__.py and kserve/model_server.py)
+     *((flag, "") for flag in (
+        "access-log-format", "backend", "configure-logging", "enable-docs-url", "enable-grpc", "enable-latency-logging",
+        "grpc-port", "http-port", "log-config-file", "max-asyncio-workers", "max-threads", "predictor-host",
+        "predictor-protocol", "predictor-request-timeout-seconds", "predictor-use-ssl", "workers",
+     ))),
 )  # fmt: skip
 
 
@@ -260,18 +266,32 @@ def flag_name(word: Word) -> str | None:
 
 
 def renamed(words: Sequence[Word], renames: Sequence[tuple[str, str]]) -> tuple[Word, ...]:
-    """Words with some flags under the names that vLLM has for them."""
+    """Words with some flags under the names that vLLM has for them, and without those that say nothing to it."""
     table = dict(renames)
     result: list[Word] = []
+    dropped = False
     for word in words:
         name = flag_name(word)
+        if dropped and name is None and word.resolved and not word.value.startswith("-"):
+            dropped = False  # the value of a flag that is left out
+            continue
+        dropped = False
         if name not in table:
             result.append(word)
+            continue
+        if not table[name]:
+            dropped = "=" not in word.text.value
             continue
         end = 2 + len(name)
         head = Text.at(f"--{table[name]}", word.text.slice(0, end).span)
         result.append(Word(Text.join([head, word.text.slice(end, len(word.text))]), word.unresolved, word.splits))
     return tuple(result)
+
+
+def has_other_backend(words: Sequence[Word]) -> bool:
+    """Whether KServe's server is told to serve with Transformers instead of vLLM."""
+    texts = [word.value.replace("=", " ") for word in words]
+    return "--backend huggingface" in " ".join(texts)
 
 
 def names_model(words: Sequence[Word]) -> bool:

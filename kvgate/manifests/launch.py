@@ -13,12 +13,14 @@ from kvgate.manifests.entrypoint import (
     Entry,
     count_vllm_flags,
     find_entry,
+    has_other_backend,
     is_companion,
     is_other_program,
     is_python_module,
     is_vllm_image,
     names_model,
     renamed,
+    repository_of,
     says_engine,
     speaks_vllm,
     takes_engine_arguments,
@@ -92,9 +94,12 @@ def _starts(container: Container) -> list[Start]:
     if container.command:
         return _of_command((*container.command, *container.arguments), image, container)
     arguments = container.arguments
-    if container.managed:
-        words = renamed(arguments, HUGGINGFACE_SERVER.renames)
+    words = renamed(arguments, HUGGINGFACE_SERVER.renames)
+    embeds = _is_huggingface_server(image) and speaks_vllm(words, named=True)
+    if (container.managed or embeds) and not has_other_backend(arguments):
         return [_start(words, "the controller's configuration", False, container)]
+    if container.managed:
+        return []
     if arguments and (find_entry(arguments) or _is_command(arguments)):
         return _of_command(arguments, image, container, repeats_entry=takes_engine_arguments(image))
     if takes_engine_arguments(image):
@@ -114,11 +119,16 @@ def _starts(container: Container) -> list[Start]:
         told, notes = variable_words(container.environment)
         model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
-    # a template whose values bring all arguments, or the model
-    to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_model_to_come(arguments[0]))
-    if container.serves and container.service and named and to_come:
+    if container.serves and container.service and named and arguments and not any(word.resolved for word in arguments):
+        return [_bare(arguments, container)]  # a template whose values bring all arguments
+    if container.serves and named and arguments and _is_model_to_come(arguments[0]):
         return [_bare(arguments, container)]
     return []
+
+
+def _is_huggingface_server(image: str) -> bool:
+    """Whether an image's entry point is KServe's server, which embeds the engine (``kserve/huggingfaceserver``)."""
+    return repository_of(image).rpartition("/")[2].startswith("huggingfaceserver")
 
 
 def _serves_in_spite(container: Container) -> bool:
@@ -176,6 +186,8 @@ def starts_of_commands(
         if inside is None:
             entry = find_entry(command.words)
             inside = [_with_config(_of_entry(entry, command), find)] if entry else []
+            if entry is not None and entry.point is HUGGINGFACE_SERVER and has_other_backend(command.words):
+                inside = []
             inside = [start for start in inside if not _only_asks(start)]
         starts += inside
     return starts

@@ -219,6 +219,38 @@ def test_kserve_inference_service_with_a_runtimes_model(form: str) -> None:
     assert units(text.replace(form, "sklearn") + "# vllm\n") == []
 
 
+def test_flags_of_kserves_own_server() -> None:
+    text = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: i}
+        spec:
+          predictor:
+            model:
+              modelFormat: {name: huggingface}
+              args: [--model_name=chat, --model_id=org/m, --backend=vllm, --http_port, "9000", --max-model-len=4096]
+        """
+    (found,) = units(text)
+    assert words(found) == "--served-model-name=chat --model=org/m --max-model-len=4096"
+    assert units(text.replace("backend=vllm", "backend=huggingface")) == []
+    pod = """\
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          containers:
+            - name: server
+              image: kserve/huggingfaceserver:v0.15.0-gpu
+              args: [--model_dir=/mnt/models, --backend, vllm, --max-model-len=4096, --gpu-memory-utilization=0.9]
+              resources: {limits: {nvidia.com/gpu: 1}}
+        """
+    (found,) = units(pod)
+    assert words(found) == "--model=/mnt/models --max-model-len=4096 --gpu-memory-utilization=0.9"
+    command = pod.replace("args: [", "command: [python, -m, huggingfaceserver]\n              args: [")
+    assert words(units(command)[0]) == words(found)
+    assert units(command.replace("--backend, vllm", "--backend, huggingface")) == []
+
+
 def test_a_patch_of_an_inference_service() -> None:
     text = """\
         apiVersion: serving.kserve.io/v1beta1

@@ -52,6 +52,15 @@ def told(found: list[ServeUnit]) -> list[tuple[str, str]]:
 OWN = ("llm/templates/deployment.yaml", "--model=org/m --max-model-len=4096 --enforce-eager --seed=1")
 
 
+def test_values_somewhere_in_the_folder_of_a_chart() -> None:
+    path = "llm/overrides/models/big.yaml"
+    found = units({**CHART, path: "model: org/big\ngpus: 8\n# vllm; read for its keys: replicas\nreplicas: 2\n"})
+    expected = (path, "--model=org/big --max-model-len=4096 --enforce-eager --seed=1")
+    assert sorted(told(found)) == sorted([OWN, expected])
+    assert [unit.replicas for unit in found if unit.path == path] == [2]
+    assert told(units({**CHART, path: "model: org/big\nreplicas: 2\nother: 1\n# vllm\n"})) == [OWN]
+
+
 def test_values_that_fit_one_chart_of_the_tree() -> None:
     # an image alone would be read by its shape, with what the chart adds missing
     text = "image: {repository: vllm/vllm-openai}\nlength: 8192\nmodel: org/big\ngpus: 4\n# vllm\n"

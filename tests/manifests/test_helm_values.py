@@ -42,6 +42,8 @@ def test_a_list_of_models_serves_nothing() -> None:
         """
     assert units(catalog, "catalog.yaml") == []
     assert units("litellm:\n  models:\n    - id: org/m\n      url: http://vllm:8000/v1\n") == []
+    own = "image: {dockerfile: x}\nmodels:\n  one-vllm: {id: org/m, storage: {bucket: b}}\n"
+    assert units(own, "config.yaml") == []
     # where a chart starts them, they stand under names
     served = one("global:\n  models:\n    small: {id: org/m, args: [--max-model-len, '4096']}\n")
     assert words(served) == "--model org/m --served-model-name org/m --max-model-len 4096"

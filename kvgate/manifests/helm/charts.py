@@ -20,7 +20,7 @@ class Chart:
 
     Attributes:
         sites: paths from the root to the servers, ``*`` for any key and ``[]`` for any item.
-        needs: paths from a site of which one must be there for it to be a server.
+        needs: paths from a site of which one must be there for it to be a server; ``needs_too`` are others.
         equals: paths from a site with the text that must stand there, in any case.
         model: paths to the model, the first that is there counts.
         flags: path -> flag; a value that is empty, null or false gives none.
@@ -43,6 +43,7 @@ class Chart:
     name: str
     sites: tuple[Path, ...]
     needs: tuple[Path, ...]
+    needs_too: tuple[Path, ...] = ()
     equals: tuple[tuple[Path, str], ...] = ()
     model: tuple[Path, ...] = ()
     flags: tuple[tuple[Path, str], ...] = ()
@@ -177,6 +178,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
         name="Red Hat llm-service",
         sites=(("global", "models", "*"), ("models", "*")),
         needs=(("id",),),
+        needs_too=(("accelerators",), ("args",), ("device",), ("enabled",), ("inferenceService",)),
         model=(("id",),),
         flags=((("id",), "served-model-name"),),
         words=(("args",),),

@@ -67,7 +67,10 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
 
 
 def _fitting(tree: Tree, path: str) -> Overlay | None:
-    """The one chart of the tree whose templates start vLLM and whose values have every key of a file."""
+    """The one chart of the tree whose templates start vLLM and whose values have every key of a file.
+
+    In a folder of such a chart it is that chart's already where one key tells so.
+    """
     file = tree.read(path)
     documents = tree.stream(file).documents if file is not None else []
     values = documents[0] if len(documents) == 1 else None
@@ -76,6 +79,12 @@ def _fitting(tree: Tree, path: str) -> Overlay | None:
     charts = tree.memo.get("helm charts that serve")
     if not isinstance(charts, dict):
         charts = tree.memo["helm charts that serve"] = dict(_serving_charts(tree))
+    inside = [folder for folder in charts if path.startswith(f"{folder}/" if folder else "")]
+    if inside:
+        nearest = max(inside, key=len)
+        known = {entry.key.value for entry in charts[nearest].items()} | _OF_EVERY_CHART
+        fits = all(entry.key.value in known for entry in values.items()) and bool(values.entries)
+        return Overlay(nearest, (path,)) if fits else None
     fitting = [folder for folder, own in charts.items() if _fits(values, own)]
     return Overlay(fitting[0], (path,)) if len(fitting) == 1 else None
 

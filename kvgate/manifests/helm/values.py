@@ -512,8 +512,9 @@ def _at(site: _Site, path: Path) -> Node | None:
 
 
 def _applies(chart: Chart, site: _Site) -> bool:
-    if not any(not is_null(_at(site, path)) for path in chart.needs):
-        return False
+    for paths in (chart.needs, chart.needs_too):
+        if paths and not any(not is_null(_at(site, path)) for path in paths):
+            return False
     for path, text in chart.equals:
         found = _at(site, path)
         if not isinstance(found, Scalar) or text not in found.value.lower():
