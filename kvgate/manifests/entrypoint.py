@@ -165,7 +165,7 @@ _NO_ENGINE: Final = frozenset(
         "autoscaler", "bench", "benchmark", "benchmarks", "client", "controller", "dashboard", "downloader", "epp",
         "exporter", "frontend", "gateway", "grafana", "guidellm", "indexer", "ingress", "loader", "loadtest", "locust",
         "metrics", "mock", "monitor", "operator", "prometheus", "proxy", "puller", "render", "renderer", "router",
-        "scheduler", "sidecar", "sim", "simulator", "tokenizer", "ui", "webui",
+        "scheduler", "sidecar", "sim", "simulator", "swap", "tokenizer", "ui", "webui",
     }
 )  # fmt: skip
 _OTHER_ENGINE: Final = frozenset(

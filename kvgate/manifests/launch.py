@@ -200,9 +200,12 @@ def _of_graph(command: Command, environment: Mapping[str, Value], find: Find | N
     return starts_of_graph(command, environment, find)
 
 
+_ASKS: Final = frozenset({"--help", "--version", "-h", "-v"})
+
+
 def _only_asks(start: Start) -> bool:
     """Whether a command line only prints help or the version."""
-    return any(word.resolved and word.value in ("--help", "-h", "--version", "-v") for word in start.words)
+    return any(word.resolved and word.value.partition("=")[0] in _ASKS for word in start.words)
 
 
 def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:

@@ -110,6 +110,7 @@ _RUNS: Final = re.compile(
 _TEST: Final = re.compile(
     r"(?m)^(?:import|from)[ \t]+(?:pytest|unittest)\b|^[ \t]*(?:async[ \t]+)?def[ \t]+test_\w+\(|^class[ \t]+Test[A-Z_]"
 )
+_TEST_PATH: Final = re.compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
 _STARTS: Final = re.compile(
     r"vllm[\"',\s]+serve\b|vllm\.(?:entrypoints|scripts)|vllm-openai|vllm/vllm|dynamo\.vllm|[\"']vllm[\"']"
     r"|serving_container_args|V1Container|containers\.run",
@@ -213,7 +214,8 @@ class _Reader:
         self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file))
         self.find = beside(tree, file)
         self.module = module
-        self.is_test = _TEST.search(file.text) is not None
+        self.probes: set[int] = set()
+        self.is_test = _TEST.search(file.text) is not None or _TEST_PATH.search(file.path) is not None
         self.environment = self._environment()
 
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
@@ -228,13 +230,22 @@ class _Reader:
                     yield start, "python", self._around(call)
         if self.is_test:
             return
-        heads = {places[0] for places in seen if places}
-        for returned in self.names.lists_returned():
-            for start in self._of_line(returned, returned):
-                # what asks a function for a command line runs it: a framework, another file
-                if start.words and start.words[0].span.start not in heads:
-                    heads.add(start.words[0].span.start)
-                    yield start, "python", self._around(returned)
+        heads = {places[0] for places in seen if places} | self.probes
+        lines: set[tuple[str, ...]] = set()
+        for written, name in self.names.lists():
+            if self.names.is_claim(written):
+                continue
+            # a command line word by word: a function of the file's own runs it, a framework, another file
+            of_name = self._of_line(name, written) if name is not None else []
+            for start in of_name or self._of_line(written, written):
+                if not start.words or start.words[0].span.start in heads:
+                    continue
+                heads.add(start.words[0].span.start)
+                # two ways to the same program (`uv run` where there is uv) are one server
+                line = (self.source.written(name), *(word.value for word in start.words)) if name is not None else ()
+                if not line or line not in lines:
+                    lines.add(line)
+                    yield start, "python", self._around(written)
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
@@ -255,6 +266,8 @@ class _Reader:
                 for start in self._command(call, name):
                     if start.run is not None or not ends:
                         yield start, "python", self._around(call)
+                    elif start.words:
+                        self.probes.add(start.words[0].span.start)
             for start in self._container(call):
                 yield start, "python", self._around(call)
 

@@ -108,7 +108,7 @@ class Names:
         self._settled: dict[tuple[ast.AST, str], list[_Assigned]] = {}
         self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._defined: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self._lists: list[ast.List] = []
         self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
         self._visit(limit)
@@ -139,7 +139,8 @@ class Names:
             elif isinstance(node, _FUNCTIONS):
                 self._repeated |= {node.name} & self._functions.keys()
                 self._functions[node.name] = node
-                self._defined.append(node)
+            elif isinstance(node, ast.List):
+                self._lists.append(node)
             elif isinstance(node, ast.ClassDef):
                 self._classes.setdefault(node.name, node)
             elif isinstance(node, ast.Call):
@@ -308,12 +309,16 @@ class Names:
                     found.append(other)
         return found
 
-    def lists_returned(self) -> Iterator[ast.expr]:
-        """What the functions and methods of the file return, in the order of its text, where it is a list of words."""
-        for function in self._defined:
-            for returned in self.returns(function):
-                if self.words(returned) is not None:
-                    yield returned
+    def lists(self) -> Iterator[tuple[ast.List, ast.expr | None]]:
+        """The lists of the file that may be command lines of vLLM, in its order, and what each is assigned to."""
+        for written in self._lists:
+            texts = (item.value for item in written.elts if isinstance(item, ast.Constant))
+            if any(isinstance(text, str) and ("vllm" in text.lower() or text == "-m") for text in texts):
+                above = self._parents.get(written)
+                if isinstance(above, ast.Assign) and len(above.targets) == 1:
+                    yield written, above.targets[0]
+                else:
+                    yield written, above.target if isinstance(above, ast.AnnAssign) else None
 
     def around(self, node: ast.AST) -> Iterator[ast.Call]:
         """The calls that a node is an argument of, and the decorators that are calls, of the functions and classes

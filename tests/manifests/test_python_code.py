@@ -463,6 +463,29 @@ def test_words_that_are_spread_over_a_call() -> None:
     assert words(unit) == "org/m --port 80 ?more"
 
 
+def test_a_command_line_word_by_word_is_a_server_whoever_runs_it() -> None:
+    found = units(
+        """\
+        import multiprocessing, shutil
+        MODEL = "org/m"
+        ARGS = ["vllm", "serve", MODEL, "--port", "80"]
+        run_command(["python", "-m", "vllm.entrypoints.openai.api_server", "--model", "org/n"], "a.log")
+        if shutil.which("uv"):
+            line = ["uv", "run", "vllm", "serve", "org/o"]
+        else:
+            line = ["vllm", "serve", "org/o"]
+        multiprocessing.Process(target=run, args=(line,)).start()
+        entry = "vllm.entrypoints." + ("grpc_server" if grpc else "api_server")
+        NAMES = ["vllm", "serve"]
+        run_command(["pkill", "-f", "vllm serve org/p"])
+        if words == ["vllm", "serve", "org/q"]:
+            pass
+        """
+    )
+    assert [words(unit) for unit in found] == ["org/m --port 80", "--model org/n", "org/o"]
+    assert [unit.span.line for unit in found] == [3, 4, 6]
+
+
 @pytest.mark.parametrize(
     ("imported", "value", "expected"),
     [
@@ -519,6 +542,7 @@ def test_lists_and_tables_of_other_files() -> None:
 def test_a_program_that_is_waited_for_is_no_server() -> None:
     text = """\
         import subprocess
+        subprocess.run(["vllm", "serve", "--help=all"], capture_output=True)
         for ask in ("--help=all", "--help"):
             subprocess.run(["vllm", "serve", ask], capture_output=True, timeout=60)
         subprocess.run("docker run -d vllm/vllm-openai --model org/m", shell=True, timeout=60)
@@ -655,6 +679,15 @@ def test_arguments_that_are_handed_to_what_knows_the_machine() -> None:
 )
 def test_what_a_test_makes_up_is_no_server(code: str) -> None:
     assert units(code) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/fixtures.py", "a/test/b.py", "test_serve.py", "a/serve_test.py", "conftest.py"]
+)
+def test_files_of_tests_make_up_command_lines(path: str) -> None:
+    text = "import subprocess\nLINE = ['vllm', 'serve', 'org/m']\nPlan(command='vllm serve org/m')\n"
+    assert units(text, path) == []
+    assert len(units(text, "tests_of_mine.py")) == 2
 
 
 def test_a_test_that_runs_a_server_has_one() -> None:
