@@ -82,6 +82,7 @@ def test_other_programs(line: str) -> None:
         ("ghcr.io/vllm-project/semantic-router/extproc:latest", False, False, False),
         ("lmcache/lmstack-router:latest", False, False, True),
         ("vllm/vllm-router:1", False, False, True),
+        ("team/vllm-swap:local", False, False, True),
         ("ghcr.io/llm-d/llm-d-inference-sim:v0.5", False, False, True),
         ("lmsysorg/sglang:v0.4", False, False, True),
         ("ghcr.io/ggml-org/llama.cpp:server-cuda", False, False, True),
