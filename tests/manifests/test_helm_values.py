@@ -133,6 +133,27 @@ def test_scenario_with_a_custom_command() -> None:
     assert (gpus(unit), unit.replicas) == ([8], 2)
 
 
+@pytest.mark.parametrize("common", ["", "common"])
+def test_scenario_whose_command_is_made_of_its_parts(common: str) -> None:
+    model = "model: {name: org/m, huggingfaceId: org/m-hf, maxModelLen: 4096, gpuMemoryUtilization: USE}\n"
+    decode = "decode: {replicas: 2, parallelism: {tensor: 2}, vllm: {additionalFlags: [--seed=1]}}\n"
+    off = "prefill: {enabled: false}\n"
+    if common:
+        text = f"scenario:\n  - common:\n      {model}    modelservice:\n      {decode}      {off}"
+    else:
+        shared = "shared: {vllmCommon: {flags: {enforceEager: true}}}\n"
+        text = f"{shared}scenario:\n  - name: a\n    {model}    {decode}    {off}"
+    unit = one(text.replace("USE", "0.9"), "scenario.yaml")
+    assert words(unit) == (
+        "--model org/m-hf --served-model-name org/m --max-model-len 4096 --gpu-memory-utilization 0.9 "
+        + ("" if common else "--enforce-eager ")
+        + "--tensor-parallel-size 2 --seed=1"
+    )
+    assert (gpus(unit), unit.replicas) == ([2], 2)
+    # none is what a machine without GPUs is told
+    assert "utilization" not in words(one(text.replace("USE", "0"), "scenario.yaml"))
+
+
 def test_a_model_by_reference() -> None:
     unit = one(
         "replicaCount: 2\nimage: {repository: rhaiis/vllm-cuda-rhel9}\n"

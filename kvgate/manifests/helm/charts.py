@@ -6,6 +6,7 @@ it. Charts that are in no row are read by the shape of their values (:mod:`kvgat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kvgate.records import record
@@ -27,7 +28,7 @@ class Chart:
         negated: path -> flag; false, and with ``absent`` a missing key too, gives its ``--no-`` form.
         absent: flags of ``negated`` that a missing key negates as well.
         within: a key is only missing where the mapping that would hold it has anything (a template's ``with``).
-        above_one: paths of ``flags`` whose value counts only above one.
+        above: paths of ``flags`` whose value counts only above a number.
         words: paths to lists (or texts) of further words.
         entries: paths to mappings whose keys are flags; an empty value makes a bare flag.
         commands: paths to a command that replaces the image's.
@@ -50,7 +51,7 @@ class Chart:
     negated: tuple[tuple[Path, str], ...] = ()
     absent: frozenset[str] = frozenset()
     within: bool = False
-    above_one: frozenset[Path] = frozenset()
+    above: tuple[tuple[Path, float], ...] = ()
     words: tuple[Path, ...] = ()
     entries: tuple[Path, ...] = ()
     commands: tuple[Path, ...] = (("command",),)
@@ -81,9 +82,18 @@ _MODELSERVICE_FLAGS: Final = (
     (("..", "parallelism", "data"), "data-parallel-size"),
     (("..", "parallelism", "dataLocal"), "data-parallel-size-local"),
 )
-_PARALLEL: Final[frozenset[Path]] = frozenset(
-    ("..", "parallelism", key) for key in ("tensor", "data", "dataLocal")
+_PARALLEL: Final = tuple((("..", "parallelism", key), 1.0) for key in ("tensor", "data", "dataLocal"))
+
+# Where a scenario of llm-d-benchmark has its model, from one of its pods: beside it, in common, for all scenarios.
+_SCENARIO: Final[tuple[Path, ...]] = (
+    ("..",), ("..", ".."), ("..", "common"), ("..", "..", "common"), ("..", "..", "shared"),
 )  # fmt: skip
+
+
+def _in_scenario(*rows: tuple[Path, str]) -> Iterator[tuple[Path, str]]:
+    """Rows of values wherever a scenario may have them, the nearest last."""
+    return (((*path, *keys), flag) for keys, flag in rows for path in reversed(_SCENARIO))
+
 
 CHARTS: Final[tuple[Chart, ...]] = (
     Chart(
@@ -129,7 +139,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
         needs=(("modelCommand",),),
         model=(("..", "..", "modelArtifacts", "uri"),),
         flags=_MODELSERVICE_FLAGS,
-        above_one=_PARALLEL,
+        above=_PARALLEL,
         words=(("args",),),
         image=((("image",),),),
         replicas=(("..", "replicas"),),
@@ -151,6 +161,33 @@ CHARTS: Final[tuple[Chart, ...]] = (
         replicas=(("replicas",),),
         gpus=(("parallelism", "tensor"), ("parallelism", "dataLocal")),
         environment=(("TP_SIZE", ("parallelism", "tensor")), ("DP_SIZE_LOCAL", ("parallelism", "dataLocal"))),
+    ),
+    # without a command of its own, llm-d-benchmark makes one of the model and the common flags
+    Chart(
+        name="llm-d-benchmark",
+        sites=tuple(("scenario", "[]", *way, role) for way in ((), ("*",)) for role in ("prefill", "decode")),
+        needs=tuple((*path, "model", "name") for path in _SCENARIO),
+        model=tuple((*path, "model", key) for path in _SCENARIO for key in ("huggingfaceId", "name")),
+        flags=(
+            *_in_scenario(
+                (("model", "name"), "served-model-name"),
+                (("model", "maxModelLen"), "max-model-len"),
+                (("model", "blockSize"), "block-size"),
+                (("model", "gpuMemoryUtilization"), "gpu-memory-utilization"),
+                (("vllmCommon", "flags", "enforceEager"), "enforce-eager"),
+                (("vllmCommon", "flags", "disableLogRequests"), "no-enable-log-requests"),
+                (("vllmCommon", "flags", "disableUvicornAccessLog"), "disable-uvicorn-access-log"),
+                (("vllmCommon", "flags", "enablePrefixCaching"), "enable-prefix-caching"),
+                (("vllmCommon", "flags", "noPrefixCaching"), "no-enable-prefix-caching"),
+                (("vllmCommon", "flags", "chatTemplate"), "chat-template"),
+            ),
+            (("..", "..", "shared", "decode", "parallelism", "tensor"), "tensor-parallel-size"),
+            (("parallelism", "tensor"), "tensor-parallel-size"),
+        ),
+        above=tuple(((*path, "model", "gpuMemoryUtilization"), 0.0) for path in _SCENARIO),
+        words=(("vllm", "additionalFlags"),),
+        replicas=(("replicas",),),
+        gpus=(("parallelism", "tensor"), ("parallelism", "dataLocal")),
     ),
     Chart(
         name="KubeAI models",

@@ -7,6 +7,7 @@ resources, model, replicas) is looked for in the mappings around it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -266,7 +267,7 @@ class _Reader:
             words += [Word(Text.at("--model", model.span)), named.word()]
         for path, flag in chart.flags:
             node = _at(site, path)
-            if path in chart.above_one and (scalar_int(node) or 0) <= 1:
+            if _number(node) <= dict(chart.above).get(path, -math.inf):
                 continue
             words += _flag_words(flag, node)
         for path, flag in chart.negated:
@@ -578,6 +579,13 @@ _POD_KEYS: Final = frozenset({"nodeSelector", "replicaCount", "replicas", "resou
 _OWN_KEYS: Final = frozenset(
     {*_MODEL_KEYS, *_COMMAND_KEYS, *_REPLICA_KEYS, "container", "containers", "enabled", "image", "resources"}
 )
+
+
+def _number(node: Node | None) -> float:
+    try:
+        return float(node.value) if isinstance(node, Scalar) else 0.0
+    except ValueError:
+        return 0.0
 
 
 def _flag_of(key: str) -> str:
