@@ -345,7 +345,7 @@ def _or_commands(
     if first is not None:
         yield first
         yield from found
-    elif _STARTS.search(file.text):
+    elif _STARTS.search(file.text, document.span.start, document.span.end):
         from kvgate.manifests.keyed_commands import read_keyed_commands
 
         yield from read_keyed_commands(tree, file, document)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kvgate.manifests.unit import TEMPLATE_ENTRY
 from kvgate.patterns import regex
 from kvgate.ruleset.certainty import Bound, Input, doubtful_inputs
 from kvgate.source.text import Unresolved
@@ -124,8 +125,8 @@ class Case:
 
     @property
     def has_hidden_words(self) -> bool:
-        """Whether words of the command line are unresolved that could be any flag."""
-        return "words" in self.doubtful
+        """Whether the command line has words that could be any flag: unresolved ones, or of an absent template."""
+        return "words" in self.doubtful or self.unit.entry == TEMPLATE_ENTRY
 
     # -- machine ---------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Scene:
         self.cases: tuple[Case, ...] = ()
         self._tree = tree
         self._objects: Objects | None = None
+        self._matches: dict[re.Pattern[str], list[tuple[SourceFile, re.Match[str]]]] = {}
 
     @property
     def tree(self) -> Tree:
@@ -87,6 +88,21 @@ class Scene:
                         found.setdefault(file.path, file)
             self._everything = found
         return self._everything
+
+    def matches(self, pattern: re.Pattern[str], *hints: str) -> list[tuple[SourceFile, re.Match[str]]]:
+        """Files in which a pattern is found, with its first match; asked once of a run.
+
+        Args:
+            hints: texts of which one is in every file that the pattern can be found in: looking for them is cheaper.
+        """
+        found = self._matches.get(pattern)
+        if found is None:
+            found = self._matches[pattern] = [
+                (file, match)
+                for file in self.everything.values()
+                if any(hint in file.text for hint in hints) and (match := pattern.search(file.text)) is not None
+            ]
+        return found
 
     @property
     def looked_at(self) -> tuple[SourceFile, ...]:

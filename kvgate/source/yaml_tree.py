@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -173,6 +174,7 @@ class YamlStream:
     problems: list[YamlProblem] = field(default_factory=list)
 
 
+@lru_cache(maxsize=256)
 def is_go_template(text: str) -> bool:
     """Whether the text is a Go template (a Helm chart's, say), which is no YAML before it is rendered.
 

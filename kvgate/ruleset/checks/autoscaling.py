@@ -236,12 +236,14 @@ def _hasty(scaler: ClusterObject, case: Case | None, values: dict[str, Any]) -> 
 
 # -- names of metrics --------------------------------------------------------------------------------------------------
 
-_NAME: Final = regex(r"(?<![\w:])vllm(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
+# What may not stand before a literal is asked behind it: a pattern that begins with text is found much faster.
+_NAME: Final = regex(r"vllm(?<![\w:]vllm)(?P<sign>[:_])(?P<name>[a-z][a-z0-9_]*)")
 _QUERIES: Final = regex(
     r"""(?m)^[ \t]*(?:-[ \t]*)?["']?(?:expr|query|promql|record|seriesQuery|metricsQuery|metricName)["']?\s*:"""
     r"""|kind:\s*(?:HorizontalPodAutoscaler|ScaledObject|ScaledJob)\b|["'](?:expr|query)["']\s*:|rate\(|histogram_quantile|(?:sum|avg)\s*(?:by\b|\()"""
 )
-_SUM: Final = regex(r"\bsum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
+_SUM: Final = regex(r"sum(?<!\wsum)\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*vllm[:_](?P<name>[a-z_]+)")
+_DIVIDED: Final = regex(r"[^\n]*\)\s*/")
 _DEFINES: Final = regex(r"""(?:\bas\s*:\s*["']?|record\s*:\s*["']?|target_label\s*:|replacement\s*:\s*["']?)vllm_""")
 _MAPS: Final = regex(r"""\bas\s*:\s*["']?(?:vllm_|\$\{?1\}?)|vllm_\$\{?1""")
 _SCANNED: Final = (".yaml", ".yml", ".json", ".rules", ".py", ".sh", ".js", ".ts", ".jsonnet", ".libsonnet", ".tf")
@@ -250,7 +252,7 @@ _SCANNED: Final = (".yaml", ".yml", ".json", ".rules", ".py", ".sh", ".js", ".ts
 @check("metric-names", values=("name", "instead", "since", "release", "where", "written"), scope="tree")
 def metric_names(scene: Scene, params: NoParams) -> Iterator[Draft]:
     """Queries for metrics that the release does not export, or that cannot be added up."""
-    aliased = any(_DEFINES.search(file.text) or _MAPS.search(file.text) for file in scene.everything.values())
+    aliased = bool(scene.matches(_DEFINES, "vllm_") or scene.matches(_MAPS, "vllm_", "$1", "${1"))
     for file in scene.everything.values():
         if "vllm" not in file.text or not file.path.endswith(_SCANNED) or not _QUERIES.search(file.text):
             continue
@@ -292,7 +294,7 @@ def _stale(
             yield Draft(at=span, case=case, variant="hidden" if hidden else None, values=said, ceiling=ceiling)
     for match in _SUM.finditer(file.text):
         metric = find_metric(match["name"])
-        if metric is None or not metric.share or re.match(r"[^\n]*\)\s*/", file.text[match.end() :]):
+        if metric is None or not metric.share or _DIVIDED.match(file.text, match.end()):
             continue
         values = {
             "name": f"vllm:{metric.name}", "instead": "", "since": "", "release": "", "where": "",

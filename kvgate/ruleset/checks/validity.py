@@ -194,9 +194,8 @@ _AUTOMATIC: Final = regex(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""")
 
 
 def _automatic_clients(case: Case) -> Iterator[Span]:
-    for file in case.scene.everything.values():
-        match = _AUTOMATIC.search(file.text) if "tool_choice" in file.text else None
-        if match is not None and case in servers_of(case.scene, file):
+    for file, match in case.scene.matches(_AUTOMATIC, "tool_choice"):
+        if case in servers_of(case.scene, file):
             yield Span(file, match.start(), match.end())
 
 
