@@ -11,7 +11,7 @@ from typing import Final
 
 from kvgate.manifests.container import Find, Start
 from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
+from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
 from kvgate.shell.script import variables
@@ -84,7 +84,7 @@ def _server(
         replicas=replicas,
         replicas_span=count.span if count is not None and replicas is not None else None,
     )
-    return unit_of(Start(tuple(words), "the chart's template", False, (), arguments.span), around, 0)
+    return unit_of(Start(tuple(words), TEMPLATE_ENTRY, False, (), arguments.span), around, 0)
 
 
 def _first(models: Value) -> Value:

@@ -12,6 +12,8 @@ from kvgate.source.yaml_tree import Node
 
 #: :attr:`ServeUnit.entry` of a container whose manifest gives no command: what starts is the image's affair.
 IMAGE_ENTRY: Final = "the image's entry point"
+#: What starts the servers of values whose chart is not at hand: its template may add any argument.
+TEMPLATE_ENTRY: Final = "the chart's template"
 
 
 @record

@@ -29,7 +29,7 @@ from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms
 from kvgate.manifests.launch import find_starts, starts_of_script
 from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
-from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
@@ -341,7 +341,7 @@ class _Reader:
             flags += _plain_flags(node)
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
-            start = bare[0] if bare else Start((), "the chart's template", positional, (), site.span)
+            start = bare[0] if bare else Start((), TEMPLATE_ENTRY, positional, (), site.span)
             starts = [replace(start, words=tuple(words))]
         replicas = _nearest(site, _REPLICA_KEYS)
         for number, start in enumerate(starts):
