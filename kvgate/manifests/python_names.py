@@ -16,6 +16,7 @@ from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
+MAX_STEPS: Final = 300_000
 # Calls that declare a field of a class or an option of a function, and take its default.
 _DECLARES: Final = frozenset({"Argument", "Field", "Option", "Query", "field", "parameter"})
 # Methods of texts that are followed, and the longest text on which they are.
@@ -109,6 +110,7 @@ class Names:
         self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lists: list[ast.List] = []
+        self._steps = 0
         self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
         self._visit(limit)
@@ -416,9 +418,9 @@ class Names:
                 return [_Assigned(keyword.value, False)]
             if keyword.arg is None:
                 return None
-        return self._said_by(found, node.attr, call)
+        return self._said_by(found, node.attr, call, depth)
 
-    def _said_by(self, owner: ast.ClassDef, name: str, call: ast.Call | None) -> list[_Assigned] | None:
+    def _said_by(self, owner: ast.ClassDef, name: str, call: ast.Call | None, depth: int) -> list[_Assigned] | None:
         """What a class or those above it say of an attribute that it was not told of by name."""
         fields = [_key(item.target) for item in owner.body if isinstance(item, ast.AnnAssign)]
         if call is not None and call.args:
@@ -431,8 +433,8 @@ class Names:
             return [_Assigned(self._default_in(each.value), each.adds, each.condition) for each in found]
         for base in owner.bases:
             above = self._classes.get(_key(base) or "")
-            if above is not None and above is not owner:
-                return self._said_by(above, name, None)
+            if above is not None and depth < MAX_DEPTH:
+                return self._said_by(above, name, None, depth + 1)
         return None
 
     def _default_in(self, value: ast.expr | None) -> ast.expr | None:
@@ -507,7 +509,7 @@ class Names:
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
-        found = self._assignments(node)
+        found = self._assignments(node, depth)
         if found is None or any(assigned.adds or assigned.value is None for assigned in found):
             return node
         values = [assigned.value for assigned in found if assigned.value is not None]
@@ -531,9 +533,10 @@ class Names:
 
     def constant(self, node: ast.expr, depth: int = 0) -> tuple[Any, bool]:
         """The value of an expression, and whether it is known."""
-        node = self.followed(node, depth)
-        if depth > MAX_DEPTH:
+        self._steps += 1
+        if depth > MAX_DEPTH or self._steps > MAX_STEPS:
             return None, False
+        node = self.followed(node, depth)
         if isinstance(node, ast.Constant):
             return (node.value, True) if isinstance(node.value, (str, int, float, bool, type(None))) else (None, False)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -721,7 +724,7 @@ class Names:
         """The entries of a mapping, later ones last; None where it is none that is written out."""
         if depth > MAX_DEPTH:
             return None
-        found = self._assignments(node)
+        found = self._assignments(node, depth)
         if found is not None:
             result: list[Item] = []
             for assigned in found:
@@ -781,7 +784,10 @@ class Names:
 
     def _value(self, node: ast.expr, depth: int) -> Value:
         use = node
+        self._steps += 1
         node = self.followed(node)
+        if self._steps > MAX_STEPS:
+            return Value.unknown(self.source.text(use), "it takes too long to follow", splits=False)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = self.source.string(node)
             return Value(text if len(text) <= MAX_TEXT else Text.at("", text.span))
@@ -871,7 +877,7 @@ class Names:
         if isinstance(node, ast.IfExp):
             chosen = self.followed(node, depth)
             return None if chosen is node else self.words(chosen, depth + 1)
-        found = self._assignments(node)
+        found = self._assignments(node, depth)
         if found is not None:
             return self._words_assigned(found, depth)
         if isinstance(node, (ast.List, ast.Tuple)):

@@ -730,6 +730,14 @@ def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() ->
     [
         "from vllm import LLM\nLLM(",
         "from vllm import LLM\nx = x\nLLM(model=x)\n",
+        "from vllm import LLM\na = a.b\nLLM(a.b.c)\n",
+        "from vllm import LLM\na = b.x\nb = a.y\nLLM(a.x)\n",
+        "from vllm import LLM\nclass A(B): pass\nclass B(A): pass\nLLM(A().x)\n",
+        "from vllm import LLM\nif m:\n    m = n\nif n:\n    n = m\nLLM(m)\n",
+        "from vllm import LLM\n" + "".join(f"x{n} = x{n - 1} + x{n - 1}\n" for n in range(1, 60)) + "LLM(x59)\n",
+        "from vllm import LLM\n"
+        + "".join(f"if x{n - 1} or x{n - 1}:\n    x{n} = 1\n" for n in range(1, 60))
+        + "LLM(x59)\n",
         "from vllm import LLM\nclass A:\n    def f(self):\n        LLM(self.x.y)\nf()\n",
         "from vllm import LLM\na = b\nb = a\nLLM(model=a, **a)\n",
         "from vllm import LLM\nLLM(model=" + "(" * 150 + "1" + ")" * 150 + ")\n",
