@@ -214,3 +214,59 @@ def test_a_runtime_and_its_service_in_one_chart_are_one_server() -> None:
     apart = {path.replace("k/templates/runtime", "other/templates/runtime"): text for path, text in KSERVE.items()}
     apart |= {"other/Chart.yaml": "name: other\n", "other/values.yaml": KSERVE["k/values.yaml"]}
     assert len(units(apart)) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "apps/big.yaml",
+            """\
+            apiVersion: argoproj.io/v1alpha1
+            kind: Application
+            metadata: {name: big}
+            spec:
+              source:
+                path: llm
+                helm: {valuesObject: {length: 8192}, parameters: [{name: model, value: org/big}]}  # vllm
+            """,
+        ),
+        (
+            "apps/flux.yaml",
+            """\
+            apiVersion: helm.toolkit.fluxcd.io/v2
+            kind: HelmRelease
+            metadata: {name: big}
+            spec:
+              chart: {spec: {chart: ./x/llm}}  # vllm
+              values: {length: 8192, model: org/big}
+            """,
+        ),
+        (
+            "apps/helmfile.yaml",
+            "releases: [{name: big, chart: ../x/llm, values: [{length: 8192, model: org/big}]}]  # vllm\n",
+        ),
+    ],
+)
+def test_a_release_of_a_chart_of_the_tree(path: str, text: str) -> None:
+    """What a release says is put over the values of the chart, where that is at hand."""
+    chart = {name.replace("llm/", "x/llm/", 1): body for name, body in CHART.items()}
+    text = text.replace("path: llm", "path: x/llm")
+    found = units({**chart, path: text})
+    own = (f"x/{OWN[0]}", OWN[1])
+    assert told(found) == [(path, "--model=org/big --max-model-len=8192 --enforce-eager --seed=1"), own]
+    assert found[0].id == "Deployment/default/llm/vllm@big"
+    # a chart that is not there leaves what the values say themselves
+    assert units({path: text}) == []
+
+
+def test_values_files_of_a_helmfile() -> None:
+    files = {
+        **CHART,
+        "deploy/helmfile.yaml": "releases: [{name: big, chart: ../llm, values: [big.yaml]}]\n",
+        "deploy/big.yaml": "length: 8192  # vllm\n",
+    }
+    assert told(units(files)) == [
+        ("deploy/big.yaml", OWN[1].replace("4096", "8192")),
+        OWN,
+    ]

@@ -24,7 +24,7 @@ from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Mapping, Node, Scalar
+from kvgate.source.yaml_tree import Mapping, Node, Scalar, is_go_template
 
 # Folders inside a chart in which people keep the values of their environments.
 _FOLDERS: Final = frozenset({"ci", "env", "environments", "envs", "overlays", "values"})
@@ -120,16 +120,29 @@ def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay)
             values = inner if values is None else merged(values, inner, by_name=False)
     if not isinstance(values, Mapping):
         values = document if isinstance(document, Mapping) else Mapping(document.span, [])
-    over = {overlay.folder: values}
-    plain = {unit.id: _server(unit) for unit in _of_templates(tree, overlay.folder, None)}
-    found = list(_of_templates(tree, overlay.folder, over))
+    yield from read_installation(tree, file, values, overlay.folder, posixpath.basename(file.path))
+
+
+def makes_servers(tree: Tree, folder: str) -> bool:
+    """Whether the templates of a chart of the tree make servers with its own values."""
+    return next(_of_templates(tree, folder, None), None) is not None
+
+
+def read_installation(tree: Tree, file: SourceFile, values: Mapping, folder: str, name: str) -> Iterator[ServeUnit]:
+    """The servers of a chart with values of a file over its own, where they are not those of the chart alone.
+
+    Args:
+        name: what the installation is told apart by.
+    """
+    over = {folder: values}
+    plain = {unit.id: _server(unit) for unit in _of_templates(tree, folder, None)}
+    found = list(_of_templates(tree, folder, over))
     if not found and not plain:
-        whole = values_of_chart(tree, overlay.folder, over=over) or values
-        own = values_of_chart(tree, overlay.folder)
+        whole = values_of_chart(tree, folder, over=over) or values
+        own = values_of_chart(tree, folder)
         before = read_values(tree, file, own) if own is not None else ()
         plain = {unit.id: _server(unit) for unit in before if isinstance(unit, ServeUnit)}
         found = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
-    name = posixpath.basename(file.path)
     for unit in found:
         if plain.get(unit.id) == _server(unit):
             continue  # labels and the like make no other server
@@ -198,13 +211,28 @@ def _installations(tree: Tree) -> Iterator[tuple[str, Overlay]]:
             for document in tree.stream(file).documents:
                 for item in expand_list(document):
                     yield from _of_application(tree, item)
+        if "releases:" in file.text and "chart:" in file.text and not is_go_template(file.text):
+            for document in tree.stream(file).documents:
+                yield from _of_helmfile(tree, file.path, document)
+
+
+def _of_helmfile(tree: Tree, path: str, document: Node) -> Iterator[tuple[str, Overlay]]:
+    """Releases of a helmfile with values files beside it."""
+    base = posixpath.dirname(path)
+    for item in items_at(document, "releases"):
+        folder = chart_in_tree(tree, base, text_at(item, "chart") or "")
+        names = [name.value for name in items_at(item, "values") if isinstance(name, Scalar)]
+        files = [posixpath.normpath(posixpath.join(base, name)) for name in names]
+        files = [place for place in files if tree.read(place) is not None]
+        if folder is not None and files:
+            yield files[-1], Overlay(folder, tuple(files))
 
 
 def _of_command(tree: Tree, path: str, command: str) -> Iterator[tuple[str, Overlay]]:
     """``helm upgrade NAME CHART -f values-a.yaml -f values-b.yaml``."""
     words = [word.strip("\"'") for word in re.sub(r"\\\r?\n", " ", command).split()[:_MAX_WORDS]]
     for base in dict.fromkeys((posixpath.dirname(path), "")):
-        folder = next((place for word in words[1:] if (place := _chart(tree, base, word)) is not None), None)
+        folder = next((place for word in words[1:] if (place := chart_in_tree(tree, base, word)) is not None), None)
         if folder is None:
             continue
         names: list[str] = []
@@ -217,7 +245,8 @@ def _of_command(tree: Tree, path: str, command: str) -> Iterator[tuple[str, Over
             yield files[-1], Overlay(folder, tuple(files))
 
 
-def _chart(tree: Tree, base: str, word: str) -> str | None:
+def chart_in_tree(tree: Tree, base: str, word: str) -> str | None:
+    """The folder of a chart that a word names from a folder, if that is in the tree."""
     if word.startswith("-") or "://" in word or "$" in word or not ("/" in word or word == "."):
         return None
     folder = posixpath.normpath(posixpath.join(base, word))
@@ -230,7 +259,7 @@ def _of_application(tree: Tree, item: Node) -> Iterator[tuple[str, Overlay]]:
     for source in (node_at(item, "spec", "source"), *items_at(item, "spec", "sources")):
         folder = text_at(source, "path")
         names = [name.value for name in items_at(source, "helm", "valueFiles") if isinstance(name, Scalar)]
-        if folder is None or not names or _chart(tree, "", f"./{folder}") is None:
+        if folder is None or not names or chart_in_tree(tree, "", f"./{folder}") is None:
             continue
         files = [posixpath.normpath(posixpath.join(folder, name)) for name in names if not name.startswith("$")]
         files = [place for place in files if posixpath.basename(place) not in _OWN and tree.read(place) is not None]

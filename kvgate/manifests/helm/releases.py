@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kvgate.manifests.helm.overlays import chart_in_tree, makes_servers, read_installation
 from kvgate.manifests.helm.values import Release, read_values
 from kvgate.manifests.kustomize import merged
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
@@ -43,7 +45,28 @@ def read_releases(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
                     continue
                 name = text_at(item, "metadata", "name") or ""
                 release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
-                yield from read_values(tree, file, values, release)
+                yield from _of_release(
+                    tree, file, values, release, chart_in_tree(tree, "", _chart_of(item, holder, path))
+                )
+
+
+def _chart_of(item: Node, holder: Node, path: tuple[str, ...]) -> str:
+    """The folder that a release's chart has in its repository; nothing for the name of a chart."""
+    if path[-1] != "helm":
+        return text_at(item, "spec", "chart", "spec", "chart") or ""
+    sources = [source for source in _at(item, path[:-1]) if node_at(source, "helm") is holder]
+    folder = next((folder for source in sources if (folder := text_at(source, "path"))), None)
+    return f"./{folder}" if folder else ""
+
+
+def _of_release(
+    tree: Tree, file: SourceFile, values: Node, release: Release, chart: str | None
+) -> Iterator[ServeUnit | Unread]:
+    """The servers of values, as the templates of the chart make them where that is in the tree."""
+    if chart is not None and isinstance(values, Mapping) and makes_servers(tree, chart):
+        yield from read_installation(tree, file, values, chart, release.name)
+    else:
+        yield from read_values(tree, file, values, release)
 
 
 def is_helmfile(document: Node) -> bool:
@@ -54,12 +77,11 @@ def is_helmfile(document: Node) -> bool:
 def read_helmfile(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units in the values that a helmfile writes out for its releases."""
     for item in items_at(document, "releases"):
+        chart = chart_in_tree(tree, posixpath.dirname(file.path), text_at(item, "chart") or "")
+        release = Release("helmfile", text_at(item, "namespace"), text_at(item, "name") or "", document)
         for values in items_at(item, "values"):
             if isinstance(values, Mapping):
-                name = text_at(item, "name") or ""
-                yield from read_values(
-                    tree, file, values, Release("helmfile", text_at(item, "namespace"), name, document)
-                )
+                yield from _of_release(tree, file, values, release, chart)
 
 
 def _at(node: Node | None, path: tuple[str, ...]) -> Iterator[Node]:
