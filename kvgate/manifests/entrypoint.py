@@ -9,7 +9,7 @@ from typing import Final
 
 from kvgate.patterns import regex
 from kvgate.records import record
-from kvgate.shell.command import basename
+from kvgate.shell.command import basename, names_program
 from kvgate.source.text import Text, Unresolved, Word
 
 
@@ -91,6 +91,7 @@ _PROGRAMS: Final = {
     name: tuple(point for point in ENTRY_POINTS if not point.module and point.words[0] == name)
     for name in {point.words[0] for point in ENTRY_POINTS if not point.module}
 }
+_PROGRAM_NAMES: Final = frozenset(name + suffix for name in _PROGRAMS for suffix in ("", ".exe"))
 
 
 def find_entry(words: Sequence[Word]) -> Entry | None:
@@ -105,8 +106,9 @@ def find_entry(words: Sequence[Word]) -> Entry | None:
 
 
 def _program(words: Sequence[Word], index: int) -> Entry | None:
-    name = basename(words[index]).removesuffix(".exe")
-    for point in _PROGRAMS.get(name, ()):
+    if not names_program(words[index], _PROGRAM_NAMES):
+        return None
+    for point in _PROGRAMS[basename(words[index]).removesuffix(".exe")]:
         if _follow(words, index + 1, point.words[1:]):
             return Entry(point, index, index + len(point.words))
     return None

@@ -27,7 +27,7 @@ from kvgate.manifests.entrypoint import (
 )
 from kvgate.manifests.unit import IMAGE_ENTRY
 from kvgate.patterns import regex
-from kvgate.shell.command import SHELLS, Command, basename, unwrap
+from kvgate.shell.command import SHELLS, Command, basename, names_program, unwrap
 from kvgate.shell.value import Value
 from kvgate.source.text import Text, Unresolved, Word
 
@@ -61,6 +61,8 @@ ARGUMENT_VARIABLES: Final = {
     "HOST": "host",
     "PORT": "port",
 }
+
+_RUN_CONTAINERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS
 
 # What stands where the model would, and is none: other subcommands of vLLM, and programs that take its place.
 _OTHER_COMMANDS: Final = frozenset(
@@ -119,9 +121,9 @@ def _starts(container: Container) -> list[Start]:
         told, notes = variable_words(container.environment)
         model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
-    if container.serves and container.service and named and arguments and not any(word.resolved for word in arguments):
-        return [_bare(arguments, container)]  # a template whose values bring all arguments
-    if container.serves and named and arguments and _is_model_to_come(arguments[0]):
+    # a template whose values bring all arguments, or the model
+    to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_model_to_come(arguments[0]))
+    if container.serves and container.service and named and to_come:
         return [_bare(arguments, container)]
     return []
 
@@ -177,11 +179,10 @@ def starts_of_commands(
     """The vLLM servers that commands start, in containers of their own or directly."""
     starts: list[Start] = []
     for command in found:
-        programs = {basename(word) for word in command.words}
         inside: list[Start] | None = None
-        if not programs.isdisjoint(CONTAINER_PROGRAMS) or not programs.isdisjoint(CLOUD_PROGRAMS):
+        if any(names_program(word, _RUN_CONTAINERS) for word in command.words):
             inside = _of_container_run(command, find)
-        if inside is None and "dynamo" in programs:
+        if inside is None and any(names_program(word, ("dynamo",)) for word in command.words):
             inside = _of_graph(command, environment or {}, find)
         if inside is None:
             entry = find_entry(command.words)

@@ -27,6 +27,7 @@ from kvgate.shell.command import (
     Command,
     TooLargeError,
     basename,
+    names_program,
     path_of,
     unwrap,
 )
@@ -890,7 +891,7 @@ class _Reader:
 
     def _shell_text(self, words: tuple[Word, ...], scope: _Scope) -> tuple[Word | None, Sequence[Word], Value | None]:
         for index, word in enumerate(words):
-            if basename(word) not in SHELLS or (index and words[index - 1].value.startswith("-")):
+            if not names_program(word, SHELLS) or (index and words[index - 1].value.startswith("-")):
                 continue
             at, is_script = index + 1, False
             if basename(word) == "busybox":
