@@ -117,7 +117,7 @@ def beside(tree: Tree, file: SourceFile) -> Find:
     return find
 
 
-_REQUIREMENT: Final = regex(r"(?<![\w./-])vllm(?:\[[\w,-]+\])?\s?==\s?[0-9][\w.+!]*")
+_REQUIREMENT: Final = regex(r"vllm(?<![\w./-]vllm)(?:\[[\w,-]+\])?\s?==\s?[0-9][\w.+!]*")
 
 
 def find_requirement(texts: Iterable[Text]) -> Word | None:

@@ -62,7 +62,8 @@ ARGUMENT_VARIABLES: Final = {
     "PORT": "port",
 }
 
-_RUN_CONTAINERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS
+# Programs that start something else, which then starts vLLM.
+_STARTERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS | {"dynamo"}
 
 # What stands where the model would, and is none: other subcommands of vLLM, and programs that take its place.
 _OTHER_COMMANDS: Final = frozenset(
@@ -180,10 +181,10 @@ def starts_of_commands(
     starts: list[Start] = []
     for command in found:
         inside: list[Start] | None = None
-        if any(names_program(word, _RUN_CONTAINERS) for word in command.words):
+        if any(names_program(word, _STARTERS) for word in command.words):
             inside = _of_container_run(command, find)
-        if inside is None and any(names_program(word, ("dynamo",)) for word in command.words):
-            inside = _of_graph(command, environment or {}, find)
+            if inside is None:
+                inside = _of_graph(command, environment or {}, find)
         if inside is None:
             entry = find_entry(command.words)
             inside = [_with_config(_of_entry(entry, command), find)] if entry else []
