@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kvgate.manifests.tree import Tree
 from kvgate.records import record
-from kvgate.source.text import SourceFile, Span, Text
+from kvgate.source.text import SourceFile, Span, Text, character
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence
 
 MAX_CHARACTERS: Final = 400_000
@@ -250,6 +250,7 @@ class _Converter:
     def _template(self, node: Any, depth: int) -> Node:
         heredoc = node.type == "heredoc_template"
         at, end = self._inside(node, heredoc=heredoc)
+        self.symbols.steps += (end - at) // 1_000  # what others refer to is read each time
         texts: list[Text] = []
         for child in node.named_children:
             if child.type not in ("template_interpolation", "template_directive"):
@@ -282,7 +283,7 @@ class _Converter:
             if whole[0] != "\\":
                 value = whole[1:]
             elif whole[1] in "uU" and len(whole) > 2:
-                value = chr(min(int(whole[2:], 16), 0x10FFFF))
+                value = character(int(whole[2:], 16))
             else:
                 value = _ESCAPED.get(whole[1], whole[1])
             yield Text.at(value, Span(self.file, match.start(), match.end()))

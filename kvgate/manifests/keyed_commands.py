@@ -50,7 +50,7 @@ _FORMAT: Final = re.compile(r"(?<![{$])\{(?P<name>[A-Za-z_]\w*)\}|\{\{|\}\}")
 _REFERENCE: Final = re.compile(r"\{\{-?\s*\.?(?P<name>[A-Za-z_]\w*)\s*(?:\|\s*quote\s*)?-?\}\}")
 
 
-_UNIT: Final = re.compile(r"(?m)^\s*\[(?:Service|Container)\]\s*$")
+_UNIT: Final = re.compile(r"(?m)^[ \t]*\[(?:Service|Container)\][ \t]*\r?$")
 
 
 @record
@@ -131,6 +131,7 @@ def _commands(document: Node) -> Iterator[_Found]:
             **variables,
             **{name: value for entry in entries for name, value in _variables(entry.key, entry.value)},
         }
+        count += len(known) // 16  # each command has all of them around it
         below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
         for entry in entries:
             name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())

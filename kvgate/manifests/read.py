@@ -15,7 +15,7 @@ from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernet
 from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread
 from kvgate.patterns import regex
-from kvgate.source.text import SourceFile, Span
+from kvgate.source.text import SourceFile, Span, TooLargeError
 from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def read_tree(
             continue
         if not matters and file.path not in named and not (some and _concerns(file, kustomize)):
             continue
-        for found in read_file(tree, file, kustomize):
+        for found in _within_bounds(tree, file, kustomize):
             if isinstance(found, ServeUnit):
                 units.append(found)
             else:
@@ -80,6 +80,15 @@ def read_tree(
     units = _without_runtimes(tree, _without_values_of_charts(_without_parts(tree, units)))
     units = with_requirements(tree, units)
     return Reading(tuple(_distinct(units)), tuple(unread))
+
+
+def _within_bounds(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one file, as far as it is no larger and not nested deeper than what is read."""
+    try:
+        yield from read_file(tree, file, kustomize)
+    except (TooLargeError, RecursionError) as error:
+        what = str(error) if isinstance(error, TooLargeError) else "what is nested so deeply"
+        yield Unread(f"{what} is not read", file.line_span(1), serves=True)
 
 
 def _matters(text: str) -> bool:

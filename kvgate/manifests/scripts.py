@@ -24,8 +24,8 @@ MAX_MODES: Final = 12
 
 # A script without any of these starts no vLLM, nor runs one that does.
 _MAY_START: Final = re.compile(
-    r"\bserve\b|vllm\.(?:entrypoints|scripts)|vllm[\w.-]*[/:]|/[\w.-]*vllm|dynamo\.vllm|huggingfaceserver|\.sh\b|\.py\b"
-    r"|\b(?:docker|finch|nerdctl|podman)\b[^\n]*\b(?:create|run)\b"
+    r"\bserve\b|vllm\.(?:entrypoints|scripts)|vllm[\w.-]{0,100}[/:]|/[\w.-]*vllm|dynamo\.vllm|huggingfaceserver|\.sh\b|\.py\b"
+    r"|\b(?:docker|finch|nerdctl|podman)\b[^\n]{0,400}\b(?:create|run)\b"
 )
 # Variables of llm-d-benchmark's scenarios, which fill a chart's values.
 SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*ARGS\b")
@@ -103,9 +103,13 @@ def _here_documents(text: str) -> Iterator[tuple[bool, int, int]]:
 
 
 # What a here document has in it that is written for another program: an object, a Compose file, a unit.
-_OBJECT: Final = regex(r"(?m)^[ \t]*apiVersion:[\s\S]*?^[ \t]*kind:|^[ \t]*kind:[\s\S]*?^[ \t]*apiVersion:")
-_COMPOSE: Final = regex(r"(?m)^services:[ \t]*$")
-_UNIT: Final = regex(r"(?m)^\[(?:Service|Container)\][ \t]*$")
+# Each is known by lines that it has all of.
+_UNIT: Final = (regex(r"(?m)^\[(?:Service|Container)\][ \t]*\r?$"),)
+_WRITTEN: Final = (
+    (regex(r"(?m)^[ \t]*apiVersion:"), regex(r"(?m)^[ \t]*kind:")),
+    (regex(r"(?m)^services:[ \t]*\r?$"),),
+    _UNIT,
+)
 
 
 def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
@@ -115,8 +119,8 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     known: dict[str, Value] | None = None
     for quoted, begin, end in _here_documents(file.text):
         body = file.text[begin:end]
-        pattern = next((pattern for pattern in (_OBJECT, _COMPOSE, _UNIT) if pattern.search(body)), None)
-        if pattern is None or "vllm" not in body.lower():
+        marks = next((marks for marks in _WRITTEN if all(mark.search(body) for mark in marks)), None)
+        if marks is None or "vllm" not in body.lower():
             continue
         value = Value(Text.of_span(file.span(begin, end)))
         if not quoted:
@@ -128,7 +132,7 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
                 except TooLargeError:
                     known = {}
             value = _filled_in(value, known)
-        if pattern is _UNIT:
+        if marks is _UNIT:
             from kvgate.manifests.systemd import read_systemd
 
             yield from read_systemd(tree, file, value)
@@ -200,7 +204,7 @@ def _key(start: Start) -> tuple[object, ...]:
 
 
 _CASE: Final = re.compile(r"""(?m)\bcase\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+in\b""")
-_FROM_FIRST: Final = r"(?m)^\s*(?:local\s+|export\s+|readonly\s+)*{}=[\"']?\$(?:1\b|\{{1[}}:])"
+_FROM_FIRST: Final = r"(?m)^[ \t]*(?:(?:local|export|readonly)[ \t]+)*{}=[\"']?\$(?:1\b|\{{1[}}:])"
 _PATTERN: Final = re.compile(r"(?m)^[ \t]*(?:\([ \t]*)?(?P<patterns>[\"'\w+./|-][\"'\w+./|\t -]*?)\)(?=\s|$)")
 
 
@@ -215,7 +219,7 @@ def _modes(text: Text) -> list[Word]:
         name = case["name"]
         if name != "1" and not re.search(_FROM_FIRST.format(re.escape(name)), source):
             continue
-        end = re.compile(r"(?m)^\s*esac\b").search(source, case.end())
+        end = re.compile(r"(?m)^[ \t]*esac\b").search(source, case.end())
         for match in _PATTERN.finditer(source, case.end(), end.start() if end else len(source)):
             at = match.start("patterns")
             parts = match["patterns"].split("|")

@@ -123,8 +123,11 @@ def _quadlet(tree: Tree, file: SourceFile, settings: list[_Setting], environment
 
 def _programs(tree: Tree, file: SourceFile, settings: list[_Setting]) -> Iterator[ServeUnit]:
     """The programs of supervisor (supervisord.org, "Configuration File")."""
-    for section in dict.fromkeys(setting.section for setting in settings if setting.section.startswith("program:")):
-        own = {setting.name: setting for setting in settings if setting.section == section}
+    programs: dict[str, dict[str, _Setting]] = {}
+    for setting in settings:
+        if setting.section.startswith("program:"):
+            programs.setdefault(setting.section, {})[setting.name] = setting
+    for section, own in programs.items():
         command = own.get("command")
         if command is None:
             continue
@@ -157,7 +160,7 @@ def _programs(tree: Tree, file: SourceFile, settings: list[_Setting]) -> Iterato
             yield unit_of(start_of, around, number)
 
 
-_PAIR: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?:\"(?P<quoted>[^\"]*)\"|'[^']*'|(?P<plain>[^,\s]*))")
+_PAIR: Final = re.compile(r"(?<!\w)(?P<name>[A-Za-z_]\w*)=(?:\"(?P<quoted>[^\"]*)\"|'[^']*'|(?P<plain>[^,\s]*))")
 _EXPANSION: Final = re.compile(r"%\((?P<name>[A-Za-z_]\w*)\)s")
 
 
@@ -268,11 +271,10 @@ _LINE: Final = re.compile(r"[^\n]+")
 
 def _with_templates(value: Value) -> Value:
     value = with_branches(value, statements=False)
-    holes = list(value.holes)
-    for match in _TEMPLATE.finditer(value.value):
-        if not any(hole.start < match.end() and hole.end > match.start() for hole in holes):
-            holes.append(Hole(match.start(), match.end(), Unresolved(match.group(), "a placeholder to be filled in")))
-    return Value(value.text, tuple(sorted(holes, key=lambda hole: hole.start)))
+    return value.with_holes(
+        Hole(match.start(), match.end(), Unresolved(match.group(), "a placeholder to be filled in"))
+        for match in _TEMPLATE.finditer(value.value)
+    )
 
 
 def _environment(tree: Tree, file: SourceFile, settings: list[_Setting]) -> _Environment:

@@ -8,7 +8,9 @@ from typing import Final
 from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import Span, Word
+from kvgate.source.text import Span, TooLargeError, Word
+
+__all__ = ["HANDS_ON", "SHELLS", "WRAPPERS", "Assignment", "Command", "TooLargeError", "basename", "path_of", "unwrap"]
 
 # Programs that hand a word of theirs, or their input, to a shell: here or on another machine.
 HANDS_ON: Final = frozenset(
@@ -44,10 +46,6 @@ class Command:
     environment: tuple[Assignment, ...]
     conditions: tuple[str, ...]
     span: Span
-
-
-class TooLargeError(Exception):
-    """A script beyond the bounds within which it is read."""
 
 
 def basename(word: Word) -> str:

@@ -63,13 +63,11 @@ def mark_placeholders(value: Value, *, variables: bool = True) -> Value:
     text = value.text.value
     if "$" not in text and "{{" not in text and "<" not in text and "___" not in text:
         return value
-    holes = list(value.holes)
+    holes: list[Hole] = []
     json_like = text.lstrip()[:1] in ("{", "[")
     for match in _PLACEHOLDER.finditer(text):
         if json_like and match.group().startswith("<"):
             continue  # a tag of a chat template: {"reasoning_start_str": "<think>"}
-        if any(hole.start < match.end() and hole.end > match.start() for hole in value.holes):
-            continue
         name = match.group("envsubst") or match.group("bare")
         if name and not variables:
             continue
@@ -77,9 +75,7 @@ def mark_placeholders(value: Value, *, variables: bool = True) -> Value:
         if match.group("condition") is not None:
             reason = f"only if {match.group('condition')}"
         holes.append(Hole(match.start(), match.end(), Unresolved(match.group(), reason), splits=False))
-    if len(holes) == len(value.holes):
-        return value
-    return Value(value.text, tuple(sorted(holes, key=lambda hole: hole.start)))
+    return value.with_holes(holes)
 
 
 def expand_kubernetes(

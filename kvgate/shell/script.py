@@ -44,12 +44,13 @@ from kvgate.shell.parameters import (
 from kvgate.shell.template import has_control, with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import BLANKS, Fields, closing_bracket, lex
-from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.source.text import Span, Text, Unresolved, Word, character
 
 MAX_CHARACTERS: Final = 100_000
 # How many of what a script may have: tree-sitter-bash takes quadratic time for them, a second for so many.
 MAX_OPENINGS: Final = {"<<": 1_000, "|": 5_000, "=(": 4_000}
 MAX_STEPS: Final = 20_000
+STEP: Final = 1_000  # characters that cost as much to read as a command
 MAX_UNROLLED: Final = 8_000  # steps after which one round stands for a loop
 MAX_COMMANDS: Final = 3_000
 MAX_DEPTH: Final = 24
@@ -222,7 +223,7 @@ _BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)
 _WITHIN_WORD = re.compile(r"(?<=[\w}\-/.:@%+,~])\$(?=[A-Za-z_]\w*[\-/.:@%+,~])")
 
 # What else it takes for the end of all that follows: a bracket that is cut off a value, a pattern on the next line.
-_CUT = re.compile(r"(?<=\$\{)\w+[#%]{1,2}[^{}\n]*[][()][^{}\n]*(?=\})")
+_CUT = re.compile(r"(?<=\$\{)\w+[#%]{1,2}[^{}\n]*(?=\})")
 _WRAPPED = re.compile(r"(?<==~)\s*\\\n\s*")
 
 
@@ -230,18 +231,17 @@ def _source(value: Value) -> _Source:
     if has_control(value.text.value):
         value = with_branches(value, statements=True)
     text = value.text.value
-    holes = list(value.holes)
     for pattern in (_TEMPLATE, _BLANKED):
+        holes: list[Hole] = []
         if pattern is _TEMPLATE and "{{" not in text and "{%" not in text and "$[[" not in text:
             continue
         for match in pattern.finditer(text):
-            if pattern is _BLANKED and text[: match.start()].rstrip("\\\"' ").endswith((":", ",", "[")):
+            before = text[max(match.start() - 20, 0) : match.start()]
+            if pattern is _BLANKED and before.rstrip("\\\"' ").endswith((":", ",", "[")):
                 continue  # a tag of a chat template inside JSON
-            if not any(hole.start < match.end() and hole.end > match.start() for hole in holes):
-                unresolved = Unresolved(match.group(), "a placeholder to be filled in")
-                holes.append(Hole(match.start(), match.end(), unresolved, pattern is _TEMPLATE))
-    if len(holes) != len(value.holes):
-        value = Value(value.text, tuple(sorted(holes, key=lambda hole: hole.start)))
+            unresolved = Unresolved(match.group(), "a placeholder to be filled in")
+            holes.append(Hole(match.start(), match.end(), unresolved, pattern is _TEMPLATE))
+        value = value.with_holes(holes)
     masked = value.masked()
     # one byte per character, so that tree-sitter's offsets are ours; a carriage return is a blank at a line's end
     masked = masked.replace("\\\r\n", " \\\n").replace("\r", " ")
@@ -292,6 +292,7 @@ class _Reader:
         for opening, most in MAX_OPENINGS.items():
             if (count := value.text.value.count(opening)) > most:
                 raise TooLargeError(f'a script with {count:,} times "{opening}"')
+        self.steps += len(value.text) // STEP  # what runs itself is read again and again
         if self.depth >= MAX_DEPTH:
             return
         self.depth += 1
@@ -1048,6 +1049,7 @@ class _Reader:
             if index:
                 fields.end_word()
             lex(source.value, start, end, fields, expander=self._expander(scope))
+        self.steps += fields.size // STEP
         return fields.words()
 
     def _expander(self, scope: _Scope, depth: int = 0) -> Callable[[Value, int, bool, Fields], int]:
@@ -1620,7 +1622,7 @@ def _unescaped(text: Text, start: int, end: int) -> Text:
         if plain:
             char = simple.get(plain, "\\" + plain)
         else:
-            char = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF)
+            char = character(int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF)
         parts.append(Text.at(char, text.slice(slash, code.end()).span))
         at = code.end()
     return Text.join(parts)

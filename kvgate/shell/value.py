@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import field
 from operator import attrgetter
@@ -62,16 +62,26 @@ class Value:
     def span(self) -> Span:
         return self.text.span
 
+    def with_holes(self, added: Iterable[Hole]) -> Value:
+        """The same text with further holes, in order and apart from each other; none that touches one it has."""
+        ends = [hole.end for hole in self.holes]
+        free: list[Hole] = []
+        for hole in added:
+            following = bisect_right(ends, hole.start)
+            if following == len(ends) or self.holes[following].start >= hole.end:
+                free.append(hole)
+        return Value(self.text, tuple(sorted([*self.holes, *free], key=attrgetter("start")))) if free else self
+
     def slice(self, start: int, end: int) -> Value:
         """Characters ``[start, end)``; a hole that is cut stays a hole."""
         if not self.holes:
             return Value(self.text.slice(start, end))
         first = bisect_right(self.holes, start, key=attrgetter("end"))
-        holes: list[Hole] = []
-        for hole in self.holes[first:]:
-            if hole.start >= end:
-                break
-            holes.append(Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.unresolved, hole.splits))
+        behind = bisect_left(self.holes, end, key=attrgetter("start"))
+        holes = (
+            Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.unresolved, hole.splits)
+            for hole in self.holes[first:behind]
+        )
         return Value(self.text.slice(start, end), tuple(holes))
 
     def at(self, span: Span) -> Value:

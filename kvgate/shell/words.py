@@ -7,15 +7,17 @@ taken for the line continuation that was meant.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from kvgate.patterns import regex
 from kvgate.shell.value import Hole, Value
-from kvgate.source.text import Span, Text, Unresolved, Word
+from kvgate.source.text import Span, Text, TooLargeError, Unresolved, Word
 
 BLANKS: Final = " \t\r\n"
+MAX_FIELDS: Final = 300_000  # characters and parts of the words of one command
 _PLAIN: Final = regex(r"[^\s\\'\"$`]+")
 _PLAIN_QUOTED: Final = regex(r"[^\\$`]+")
 _IN_QUOTES: Final = regex(r'["\\$]')
@@ -35,7 +37,11 @@ def split_words(text: Text | Value) -> list[Word]:
 
 
 class Fields:
-    """Collects words. With ``split=False`` everything becomes one value (the right side of an assignment)."""
+    """Collects words. With ``split=False`` everything becomes one value (the right side of an assignment).
+
+    Raises:
+        TooLargeError: variables that refer to each other grow beyond all measure.
+    """
 
     def __init__(self, *, split: bool = True) -> None:
         self.split = split
@@ -43,11 +49,15 @@ class Fields:
         self._parts: list[tuple[Value, bool]] = []
         self._started = False
         self._vanishes = False
+        self.size = 0  # characters and parts so far
 
     def add(self, value: Value, *, quoted: bool) -> None:
         """Characters of the current word that are not split further."""
         self._started = True
         self._parts.append((value, quoted))
+        self.size += len(value.text) + 1
+        if self.size > MAX_FIELDS:
+            raise TooLargeError(f"a command of more than {MAX_FIELDS:,} characters")
 
     def vanish(self) -> None:
         """A list of nothing stands in the current word (``"$@"``): it is no word if nothing else is in it."""
@@ -117,7 +127,9 @@ def lex(
     text = value.masked()
     holes: dict[int, Hole] = {}
     if value.holes:
-        holes = {hole.start: hole for hole in value.holes if start <= hole.start < end}
+        first = bisect_left(value.holes, start, key=attrgetter("start"))
+        behind = bisect_left(value.holes, end, key=attrgetter("start"))
+        holes = {hole.start: hole for hole in value.holes[first:behind]}
     starts = list(holes)
     plain = _PLAIN_QUOTED if quoted else _PLAIN
     at = start

@@ -15,6 +15,12 @@ from typing import Final
 
 from kvgate.records import record
 
+MAX_JOINED: Final = 2_000_000  # characters of a text that is put together
+
+
+class TooLargeError(Exception):
+    """A text, or a script, beyond the bounds within which it is read."""
+
 
 class SourceFile:
     """One decoded file.
@@ -83,6 +89,11 @@ class SourceFile:
         body = text.strip()
         begin = start + (len(text) - len(text.lstrip()))
         return Span(self, begin, begin + len(body))
+
+
+def character(code: int) -> str:
+    """The character of a code point; the replacement character where it is none that UTF-8 can write."""
+    return chr(code) if code < 0xD800 or 0xDFFF < code <= 0x10FFFF else "\ufffd"
 
 
 @record
@@ -157,10 +168,16 @@ class Text:
 
     @classmethod
     def join(cls, parts: Iterable[Text]) -> Text:
-        """All parts in a row; what is known to stand nowhere takes the place of what is before it, else behind it."""
+        """All parts in a row; what is known to stand nowhere takes the place of what is before it, else behind it.
+
+        Raises:
+            TooLargeError: values that refer to each other grow beyond all measure.
+        """
         parts = list(parts)
         if len(parts) == 1 and parts[0].value:
             return parts[0]
+        if sum(len(part.value) for part in parts) > MAX_JOINED:
+            raise TooLargeError(f"a text of more than {MAX_JOINED:,} characters")
         values: list[str] = []
         pieces: list[Piece] = []
         anchor: tuple[Piece, ...] = ()

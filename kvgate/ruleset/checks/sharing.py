@@ -76,11 +76,14 @@ def _time_slices(scene: Scene) -> Span | None:
 def _together(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
     clashing: dict[int, Case] = {}
     gpus: set[str] = set()
-    for left, right in combinations(group, 2):
-        common = _devices(left) & _devices(right)
-        shares = (share_of(left), share_of(right))
-        if not common or None in shares or sum(share or 0 for share in shares) <= params.most:
+    known = [(case, _devices(case), share) for case in group if (share := share_of(case)) is not None]
+    on_some = [(case, devices, share) for case, devices, share in known if devices]
+    for (left, here, one), (right, there, other) in combinations(on_some, 2):
+        common = here & there
+        if not common or one + other <= params.most:
             continue
+        if common <= gpus and id(left) in clashing and id(right) in clashing:
+            continue  # says nothing new
         if _alternatives(left, right):
             continue
         clashing |= {id(left): left, id(right): right}
