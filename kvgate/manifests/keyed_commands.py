@@ -126,7 +126,7 @@ def _commands(document: Node) -> Iterator[_Found]:
         if isinstance(node, Sequence):
             stack += [(item, keys, variables) for item in reversed(node.items) if not isinstance(item, Scalar)]
             continue
-        entries = node.items() if isinstance(node, Mapping) and scalar_bool(node.get("enabled")) is not False else []
+        entries = node.items() if isinstance(node, Mapping) and not _is_off(node) else []
         known = {
             **variables,
             **{name: value for entry in entries for name, value in _variables(entry.key, entry.value)},
@@ -148,6 +148,14 @@ def _commands(document: Node) -> Iterator[_Found]:
             if not isinstance(entry.value, Scalar):
                 below.append((entry.value, path, known))
         stack += reversed(below)
+
+
+def _is_off(node: Mapping) -> bool:
+    """Whether nothing of a part runs (``enabled: false``, Ansible's ``when: false``) but when all is taken down."""
+    when = node.get("when")
+    destroys = isinstance(when, Scalar) and when.value == "{{ destroy }}"  # of Terraform's provisioners
+    off = any(scalar_bool(node.get(key)) is False for key in ("enabled", "when"))
+    return off or destroys or scalar_bool(node.get("disabled")) is True
 
 
 def _under(node: Node, keys: tuple[str, ...], variables: dict[str, Value], *, words: bool) -> Iterator[_Found]:

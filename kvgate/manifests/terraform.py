@@ -43,6 +43,8 @@ def read_terraform(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]
         yield Unread(str(error) or "nested too deeply", file.line_span(1), serves="vllm" in file.text.lower())
         return
     for block in blocks:
+        if text_at(block.body, "count") == "0":
+            continue
         found = list(_resource(tree, file, block)) if block.type == "resource" and block.labels else []
         yield from found
         if not found:

@@ -1406,9 +1406,15 @@ def _names_script(words: Sequence[Word]) -> bool:
     return any(not word.value.startswith("-") or re.fullmatch(r"-[a-zA-Z]*c", word.value) for word in words[1:])
 
 
+# Words behind which such a program starts nothing.
+_QUIET: Final = frozenset({"delete", "echo", "grep", "has-session", "kill-session", "pgrep", "pkill", "printf", "stop"})
+
+
 def _handed_on(words: Sequence[Word]) -> Iterator[Value]:
     """The words of a program that are command lines themselves (``ssh host "cd x && y"``, ``--command="x y"``)."""
     for word in words[1:]:
+        if word.value in _QUIET:
+            return  # `ssh host pkill -f "vllm serve"`
         value = value_of_word(word, splits=True)
         option = re.match(r"--[\w-]+=", word.value)
         if option:

@@ -1,4 +1,4 @@
-"""What a fork may send: each file here once took minutes, gigabytes or a traceback; each is read in bounded time."""
+"""What a fork may send: files that once took minutes or gigabytes, raised, or made a server of what is none."""
 
 import time
 
@@ -93,3 +93,20 @@ def test_what_is_long_is_read(name: str) -> None:
 )
 def test_half_a_character_is_none(path: str, text: str) -> None:
     assert [unit.words[0].value for unit in read(path, text).units] == ["\ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.sh", 'ssh host pkill -f "vllm serve org/m"\ntmux kill-session -t "vllm serve org/m"\n'),
+        ("a.yaml", "- when: false\n  shell: vllm serve org/m\n- disabled: true\n  shell: vllm serve org/m\n"),
+        ("m.tf", 'resource "x" "y" {\n  count   = 0\n  command = "vllm serve org/m"\n}\n'),
+        (
+            "m.tf",
+            'resource "x" "y" {\n  provisioner "local-exec" {\n    when    = destroy\n'
+            '    command = "vllm serve org/m"\n  }\n}\n',
+        ),
+    ],
+)
+def test_what_is_switched_off_or_taken_down_is_no_server(path: str, text: str) -> None:
+    assert not read(path, text).units
