@@ -66,6 +66,13 @@ class _Found:
 
 def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The servers that the commands of a document start."""
+    try:
+        yield from _read(tree, file, document)
+    except TooLargeError as error:
+        yield Unread(f"the rest of {error} is not read", document.span, serves=True)
+
+
+def _read(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     names: dict[str, int] = {}
     for found in _commands(document):
         if found.form == "unit file":
@@ -131,7 +138,7 @@ def _commands(document: Node) -> Iterator[_Found]:
             **variables,
             **{name: value for entry in entries for name, value in _variables(entry.key, entry.value)},
         }
-        count += len(known) // 16  # each command has all of them around it
+        count += len(known)  # each command has all of them around it
         below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
         for entry in entries:
             name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())
@@ -148,6 +155,8 @@ def _commands(document: Node) -> Iterator[_Found]:
             if not isinstance(entry.value, Scalar):
                 below.append((entry.value, path, known))
         stack += reversed(below)
+    if stack:
+        raise TooLargeError("a document of so many parts and variables")
 
 
 def _is_off(node: Mapping) -> bool:

@@ -158,6 +158,16 @@ def test_a_command_that_is_formatted_with_the_defaults_beside_it() -> None:
     assert shown(unit)[2] == "org/m --port {port}"
 
 
+def test_where_reading_ends_is_said() -> None:
+    variables = "".join(f"  V{number}: x\n" for number in range(3_000))
+    steps = "".join(f"  - run: vllm serve org/m{number}\n" for number in range(3_000))
+    found = read_tree([SourceFile("site.yaml", f"env:\n{variables}steps:\n{steps}")], None)
+    assert 10 < len(found.units) < 3_000
+    assert [item.reason for item in found.unread] == [
+        "the rest of a document of so many parts and variables is not read"
+    ]
+
+
 _SCALARS = st.sampled_from(
     ["vllm serve m", "[Service]\nExecStart=vllm serve m", "#!/bin/sh\nvllm serve m", "", "{{ a }}", "x"]
 )
