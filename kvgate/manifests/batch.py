@@ -195,18 +195,12 @@ def _words(
 
 
 def _expanded(value: Value, variables: dict[str, Value], language: _Language) -> Value:
-    parts: list[Value] = []
-    at = 0
-    for match in language.reference.finditer(value.value):
-        parts.append(value.slice(at, match.start()))
-        at = match.end()
-        whole = value.slice(match.start(), match.end())
+    def known(match: re.Match[str], whole: Value) -> Value:
         groups = match.groupdict()
         name = groups.get("name") or groups.get("delayed")
         if name is None:
-            reason = "an argument or a result that only a run knows"
-            parts.append(Value.unknown(whole.text, reason))
-            continue
-        known = variables.get(name.upper() if language.exports_everything else name.lower())
-        parts.append(known.at(whole.span) if known is not None else Value.unknown(whole.text, unset(name)))
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+            return Value.unknown(whole.text, "an argument or a result that only a run knows")
+        found = variables.get(name.upper() if language.exports_everything else name.lower())
+        return found.at(whole.span) if found is not None else Value.unknown(whole.text, unset(name))
+
+    return value.replaced(language.reference.finditer(value.value), known)

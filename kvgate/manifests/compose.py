@@ -100,23 +100,22 @@ class _Project:
             self._variables[file.path] = values
         return self._variables[file.path]
 
+    def definitions(self, name: str, paths: Iterable[str]) -> Iterator[tuple[SourceFile, Mapping, Node]]:
+        """What stands for a service in other files, a mapping or not, with its file and the services around it."""
+        for path in paths:
+            found = services_of(self.tree, path)
+            node = found[1].get(name) if found is not None else None
+            if found is not None and node is not None:
+                yield *found, node
+
     def stacked(self, name: str, paths: Iterable[str]) -> list[_Layer]:
         """The definitions of a service in other files, the nearest first."""
-        result: list[_Layer] = []
-        for path in paths:
-            found = services_of(self.tree, path)
-            node = found[1].get(name) if found is not None else None
-            if found is not None and isinstance(node, Mapping):
-                result += self.layers(found[0], found[1], node)
-        return result
-
-    def nodes(self, name: str, paths: Iterable[str]) -> Iterator[Node]:
-        """What stands for a service in other files, a mapping or not."""
-        for path in paths:
-            found = services_of(self.tree, path)
-            node = found[1].get(name) if found is not None else None
-            if node is not None:
-                yield node
+        return [
+            layer
+            for file, services, node in self.definitions(name, paths)
+            if isinstance(node, Mapping)
+            for layer in self.layers(file, services, node)
+        ]
 
     def layers(self, file: SourceFile, services: Mapping, node: Mapping, depth: int = 0) -> list[_Layer]:
         """A service and what it extends, the nearest first."""
@@ -149,7 +148,7 @@ class _Project:
         assert isinstance(services, Mapping)
         name, path = entry.key.value, self.file.path
         above = self.related.over.get(path, ())
-        if any(_merge_tag(node) == "reset" for node in self.nodes(name, above)):
+        if any(_merge_tag(node) == "reset" for _, _, node in self.definitions(name, above)):
             return  # the file above takes it away
         layers = [
             *self.stacked(name, reversed(above)),

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kvgate.manifests.tree import Tree
 from kvgate.records import record
+from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, character
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence
 
@@ -347,14 +348,12 @@ _INTERPOLATION: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_]\w*)\}")
 
 def _filled(text: Text, variables: Mapping) -> Text:
     """The text of a template file with the variables that it is given."""
-    parts: list[Text] = []
-    at = 0
-    for match in _INTERPOLATION.finditer(text.value):
-        known = variables.get(match.group(1))
-        if isinstance(known, Scalar):
-            parts += [text.slice(at, match.start()), known.text]
-            at = match.end()
-    return Text.join([*parts, text.slice(at, len(text))]) if parts else text
+
+    def known(match: re.Match[str], _: Value) -> Value | None:
+        found = variables.get(match.group(1))
+        return Value(found.text) if isinstance(found, Scalar) else None
+
+    return Value(text).replaced(_INTERPOLATION.finditer(text.value), known).text
 
 
 def _items(node: Node) -> list[Node]:

@@ -134,10 +134,8 @@ def _commands(document: Node) -> Iterator[_Found]:
             stack += [(item, keys, variables) for item in reversed(node.items) if not isinstance(item, Scalar)]
             continue
         entries = node.items() if isinstance(node, Mapping) and not _is_off(node) else []
-        known = {
-            **variables,
-            **{name: value for entry in entries for name, value in _variables(entry.key, entry.value)},
-        }
+        own = {name: value for entry in entries for name, value in _variables(entry.key, entry.value)}
+        known = {**variables, **own} if own else variables
         count += len(known)  # each command has all of them around it
         below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
         for entry in entries:
@@ -190,34 +188,27 @@ def _variables(key: Scalar, node: Node) -> Iterator[tuple[str, Value]]:
 
 def _filled(value: Value, variables: dict[str, Value]) -> Value:
     """A text with the placeholders (``{{ model }}``, ``{{.MODEL}}``) that variables of the document fill in."""
-    parts: list[Value] = []
-    at = 0
-    for match in _REFERENCE.finditer(value.value):
-        known = variables.get(match["name"])
-        if known is None or _REFERENCE.search(known.value):
-            continue
-        parts += [value.slice(at, match.start()), known]
-        at = match.end()
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+
+    def known(match: re.Match[str], _: Value) -> Value | None:
+        found = variables.get(match["name"])
+        return None if found is None or _REFERENCE.search(found.value) else found
+
+    return value.replaced(_REFERENCE.finditer(value.value), known)
 
 
 def _formatted(value: Value, defaults: Node | None) -> Value:
     """A text as ``str.format`` fills it in from the defaults beside it; what these do not name is given elsewhere."""
     known = {entry.key.value: entry.value for entry in entries_at(defaults)} if defaults is not None else {}
-    names = {match["name"] for match in _FORMAT.finditer(value.value)}
-    if names.isdisjoint(known):
+    matches = list(_FORMAT.finditer(value.value)) if known else []
+    if known.keys().isdisjoint(match["name"] for match in matches):
         return value
-    parts: list[Value] = []
-    at = 0
-    for match in _FORMAT.finditer(value.value):
-        whole = value.slice(match.start(), match.end())
+
+    def filled(match: re.Match[str], whole: Value) -> Value:
         given = known.get(match["name"] or "")
         if match["name"] is None:
-            filled = whole.slice(0, 1)
-        elif isinstance(given, Scalar):
-            filled = Value(given.text)
-        else:
-            filled = Value.unknown(whole.text, "a placeholder to be filled in", splits=False)
-        parts += [value.slice(at, match.start()), filled]
-        at = match.end()
-    return Value.join([*parts, value.slice(at, len(value.text))])
+            return whole.slice(0, 1)
+        if isinstance(given, Scalar):
+            return Value(given.text)
+        return Value.unknown(whole.text, "a placeholder to be filled in", splits=False)
+
+    return value.replaced(matches, filled)

@@ -13,8 +13,8 @@ from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
-from kvgate.shell.value import Hole, Value
-from kvgate.source.text import SourceFile, Span, Text, Unresolved
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text
 
 MAX_LINES: Final = 10_000
 MAX_DEPTH: Final = 8
@@ -102,22 +102,17 @@ def _assign(match: re.Match[str], text: Text, variables: dict[str, Value]) -> No
 
 
 def _expanded(value: Value, variables: dict[str, Value], depth: int, *, just: bool) -> Value:
-    parts: list[Value] = []
-    at = 0
-    for match in _REFERENCE.finditer(value.value):
+    def known(match: re.Match[str], whole: Value) -> Value | None:
         name = match["just"] if just else match["round"] or match["curly"]
         if just and match["just"] is None:
-            continue
-        whole = value.slice(match.start(), match.end())
-        parts.append(value.slice(at, match.start()))
-        at = match.end()
+            return None
         if match["dollar"]:
-            parts.append(value.slice(match.start() + 1, match.end()))
-        elif name is not None and name in variables and depth < MAX_DEPTH:
-            parts.append(_expanded(variables[name], variables, depth + 1, just=just))
-        elif match["just"] is not None and not just:
-            parts.append(whole)
-        else:
-            reason = unset(name) if name and re.fullmatch(r"[\w.-]+", name) else "known when make runs only"
-            parts.append(Value(whole.text, (Hole(0, len(whole.text), Unresolved(whole.value, reason)),)))
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+            return whole.slice(1, len(whole.text))
+        if name is not None and name in variables and depth < MAX_DEPTH:
+            return _expanded(variables[name], variables, depth + 1, just=just)
+        if match["just"] is not None and not just:
+            return None
+        reason = unset(name) if name and re.fullmatch(r"[\w.-]+", name) else "known when make runs only"
+        return Value.unknown(whole.text, reason)
+
+    return value.replaced(_REFERENCE.finditer(value.value), known)

@@ -17,8 +17,8 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, items_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.shell.command import TooLargeError
-from kvgate.shell.value import Hole, Value
-from kvgate.source.text import SourceFile, Text, Unresolved
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Text
 from kvgate.source.yaml_tree import Scalar
 
 MAX_LINES: Final = 20_000
@@ -54,7 +54,8 @@ def read_notebook(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         from kvgate.manifests.python_code import read_python
 
         yield from read_python(tree, python)
-    yield from _shell(tree, file, commands, _constants(python))
+    if commands:
+        yield from _shell(tree, file, commands, _constants(python))
 
 
 def _sort(source: list[Scalar], program: dict[int, str], commands: list[list[Scalar]]) -> None:
@@ -133,14 +134,11 @@ def _shell(
 
 def _filled(value: Value, constants: dict[str, Value]) -> Value:
     """A command with the names in braces that IPython replaces by their values."""
-    parts: list[Value] = []
-    at = 0
-    for match in _REFERENCE.finditer(value.value):
-        use = value.slice(match.start(), match.end())
-        known = constants.get(match["braced"])
-        if known is None:
-            unresolved = Unresolved(match.group(), f"{match['braced']} is known when the notebook runs only")
-            known = Value(use.text, (Hole(0, len(use.text), unresolved, splits=False),))
-        parts += [value.slice(at, match.start()), known.at(use.span) if known.resolved else known]
-        at = match.end()
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+
+    def known(match: re.Match[str], use: Value) -> Value:
+        found = constants.get(match["braced"])
+        if found is not None:
+            return found.at(use.span)
+        return Value.unknown(use.text, f"{match['braced']} is known when the notebook runs only", splits=False)
+
+    return value.replaced(_REFERENCE.finditer(value.value), known)

@@ -17,8 +17,8 @@ from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
-from kvgate.shell.value import Hole, Value
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_int
 
 
@@ -262,21 +262,14 @@ _EXPRESSION: Final = re.compile(r"\$\{\{\s*(?:env\.([A-Za-z_]\w*)\s*)?.*?\}\}", 
 
 def _expressions(value: Value, variables: dict[str, Value]) -> Value:
     """``${{ env.X }}`` from the variables that are known, every other expression as a hole."""
-    parts: list[Value] = []
-    at = 0
-    for match in _EXPRESSION.finditer(value.value):
-        parts.append(value.slice(at, match.start()))
-        at = match.end()
-        whole = value.text.slice(match.start(), match.end())
-        known = variables.get(match.group(1) or "")
-        if known is not None and re.fullmatch(r"\$\{\{\s*env\.\w+\s*\}\}", match.group()):
-            parts.append(known.at(whole.span))
-        else:
-            unresolved = Unresolved(match.group(), "an expression that the pipeline evaluates")
-            parts.append(Value(whole, (Hole(0, len(whole), unresolved),)))
-    if not parts:
-        return value
-    return Value.join([*parts, value.slice(at, len(value.value))])
+
+    def known(match: re.Match[str], whole: Value) -> Value:
+        found = variables.get(match.group(1) or "")
+        if found is not None and re.fullmatch(r"\$\{\{\s*env\.\w+\s*\}\}", match.group()):
+            return found.at(whole.span)
+        return Value.unknown(whole.text, "an expression that the pipeline evaluates")
+
+    return value.replaced(_EXPRESSION.finditer(value.value), known)
 
 
 def _is_gitlab(document: Mapping, file: SourceFile) -> bool:

@@ -166,14 +166,10 @@ _EXPANSION: Final = re.compile(r"%\((?P<name>[A-Za-z_]\w*)\)s")
 
 def _with_references(value: Value) -> Value:
     """A text with what supervisor fills in (``%(ENV_HOME)s``) as holes."""
-    parts: list[Value] = []
-    at = 0
-    for match in _EXPANSION.finditer(value.value):
-        whole = value.slice(match.start(), match.end())
-        reason = f"{match.group()} is filled in by supervisor"
-        parts += [value.slice(at, match.start()), Value.unknown(whole.text, reason, splits=False)]
-        at = match.end()
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+    return value.replaced(
+        _EXPANSION.finditer(value.value),
+        lambda match, whole: Value.unknown(whole.text, f"{match.group()} is filled in by supervisor", splits=False),
+    )
 
 
 def _quadlet_devices(values: dict[str, list[_Setting]]) -> Iterator[GpuRequest]:
@@ -338,15 +334,9 @@ def _split(value: Value, environment: dict[str, Value] | None, *, specifiers: bo
 
 
 def _with_specifiers(value: Value) -> Value:
-    parts: list[Value] = []
-    at = 0
-    for match in _SPECIFIER.finditer(value.masked()):
-        parts.append(value.slice(at, match.start()))
-        at = match.end()
-        whole = value.slice(match.start(), match.end())
+    def filled(match: re.Match[str], whole: Value) -> Value:
         if match.group() == "%%":
-            parts.append(value.slice(match.start(), match.start() + 1))
-        else:
-            reason = f"{match.group()} is filled in by systemd"
-            parts.append(Value.unknown(whole.text, reason, splits=False))
-    return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
+            return whole.slice(0, 1)
+        return Value.unknown(whole.text, f"{match.group()} is filled in by systemd", splits=False)
+
+    return value.replaced(_SPECIFIER.finditer(value.masked()), filled)

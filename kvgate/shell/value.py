@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from operator import attrgetter
 
@@ -83,6 +84,24 @@ class Value:
             for hole in self.holes[first:behind]
         )
         return Value(self.text.slice(start, end), tuple(holes))
+
+    def replaced(
+        self, matches: Iterable[re.Match[str]], replacement: Callable[[re.Match[str], Value], Value | None]
+    ) -> Value:
+        """The value with matches of a pattern in its text replaced.
+
+        Args:
+            matches: in order and apart from each other.
+            replacement: what takes the place of a match, given the match and what stands there; None leaves it.
+        """
+        parts: list[Value] = []
+        at = 0
+        for match in matches:
+            found = replacement(match, self.slice(*match.span()))
+            if found is not None:
+                parts += [self.slice(at, match.start()), found]
+                at = match.end()
+        return Value.join([*parts, self.slice(at, len(self.text))]) if parts else self
 
     def at(self, span: Span) -> Value:
         """The same value, all of it written at ``span``."""

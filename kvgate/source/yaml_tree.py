@@ -83,15 +83,8 @@ class Mapping:
 
     def get(self, key: str) -> Node | None:
         """The value of a key: the last of its own entries, else what merge keys (``<<``) bring, the first winning."""
-        merges = False
-        for entry in reversed(self.entries):  # as `entry` does, without a call: everything goes through here
-            name = entry.key.value
-            if name == key:
-                return entry.value
-            if name == "<<":
-                merges = True
-        found = self.entry(key) if merges else None
-        return found.value if found else None
+        entry = self.entry(key)
+        return entry.value if entry else None
 
     def entry(self, key: str) -> Entry | None:
         """The entry that :meth:`get` looks at."""

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvgate.manifests.cloud_run import PROGRAMS
+from kvgate.manifests.container import CLOUD_PROGRAMS
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.source.text import SourceFile
@@ -90,3 +92,7 @@ def test_commands_that_serve_nothing(line: str) -> None:
 )
 def test_any_command_line_is_read(words: list[str]) -> None:
     units("vllm " + " ".join(words) + "\n")
+
+
+def test_every_program_of_the_table_is_looked_for() -> None:
+    assert {program.words[0] for program in PROGRAMS} == CLOUD_PROGRAMS
