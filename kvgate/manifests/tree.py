@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text
@@ -22,9 +21,10 @@ MAX_ENV_CHARACTERS: Final = 200_000
 MAX_ENV_LINE: Final = 5_000
 
 # What files of the tree say about objects of other files; only these are parsed for it.
-_CONFIG_MAP: Final = regex(r"ConfigMap|configMapGenerator")
-_AUTOSCALER: Final = regex(r"HorizontalPodAutoscaler|ScaledObject")
-_RUNTIME: Final = regex(r"ServingRuntime")
+# Words of which a file has one that holds objects of a kind.
+_CONFIG_MAP: Final = ("ConfigMap", "configMapGenerator")
+_AUTOSCALER: Final = ("HorizontalPodAutoscaler", "ScaledObject")
+_RUNTIME: Final = ("ServingRuntime",)
 
 
 @record
@@ -203,25 +203,25 @@ class Tree:
     def _index(self, kind: type[_Item], folder: str | None) -> list[_Item]:
         known = self._indexes.get((kind, folder))
         if known is None:
-            pattern, objects = _OBJECTS[kind]
-            documents = self._documents(pattern) if folder is None else self._templates(pattern, folder)
+            marks, objects = _OBJECTS[kind]
+            documents = self._documents(marks) if folder is None else self._templates(marks, folder)
             known = self._indexes[kind, folder] = list(objects(self, documents))
         return known
 
-    def _templates(self, pattern: re.Pattern[str], folder: str) -> Iterator[tuple[SourceFile, Node]]:
+    def _templates(self, marks: Iterable[str], folder: str) -> Iterator[tuple[SourceFile, Node]]:
         """What the templates of a chart make with its values."""
         from kvgate.manifests.helm.chart import folder_of_chart, objects_of_template
 
         for path, file in self.files.items():
-            if path.startswith(folder) and pattern.search(file.text) and folder_of_chart(path) == folder:
+            if path.startswith(folder) and _has_any(file.text, marks) and folder_of_chart(path) == folder:
                 documents = self._rendered.get(path)
                 for document in objects_of_template(self, file) if documents is None else documents:
                     for item in expand_list(document):
                         yield file, item
 
-    def _documents(self, pattern: re.Pattern[str]) -> Iterator[tuple[SourceFile, Node]]:
+    def _documents(self, marks: Iterable[str]) -> Iterator[tuple[SourceFile, Node]]:
         for file in self.files.values():
-            if pattern.search(file.text) and not is_go_template(file.text) and not self.is_chart_template(file):
+            if _has_any(file.text, marks) and not is_go_template(file.text) and not self.is_chart_template(file):
                 for document in self.stream(file).documents:
                     for item in expand_list(document):
                         yield file, item
@@ -307,11 +307,15 @@ def _compatible(left: str | None, right: str | None) -> bool:
 
 
 # Kind of object -> what a file that holds one has in its text, and how it is found in the documents of files.
-_OBJECTS: Final[dict[type, tuple[re.Pattern[str], Callable[[Tree, Documents], Iterator[Any]]]]] = {
+_OBJECTS: Final[dict[type, tuple[tuple[str, ...], Callable[[Tree, Documents], Iterator[Any]]]]] = {
     ConfigMap: (_CONFIG_MAP, Tree._config_maps),
     Autoscaler: (_AUTOSCALER, Tree._autoscalers),
     ServingRuntime: (_RUNTIME, Tree._runtimes),
 }
+
+
+def _has_any(text: str, marks: Iterable[str]) -> bool:
+    return any(mark in text for mark in marks)
 
 
 def _nearest(items: list[_Item], path: str, agree: Callable[[_Item, _Item], bool]) -> _Item | None:

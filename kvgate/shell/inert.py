@@ -20,6 +20,8 @@ HARMLESS: Final = frozenset(
         "tail", "tee", "test", "touch", "tput", "tr", "true", "type", "uname", "uniq", "wait", "wc", "which", "whoami",
     }
 )  # fmt: skip
+#: Those of them that say nothing about what comes after them.
+SILENT: Final = HARMLESS - {":", "break", "continue", "exit", "return"}
 
 _LOCAL: Final = frozenset({"local", "declare", "typeset"})
 # what defines something for later, or what other readers look into

@@ -32,7 +32,7 @@ from kvgate.shell.command import (
     unwrap,
 )
 from kvgate.shell.expand import argument, asked, is_unset, unset
-from kvgate.shell.inert import is_inert
+from kvgate.shell.inert import SILENT, is_inert
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
     apply_operator,
@@ -66,6 +66,8 @@ _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
+# A variable that is set by its use (`${NAME:=value}`).
+_DEFAULTS: Final = re.compile(r"\$\{\w+(?:\[[^]]*\])?:?=")
 
 _SCRIPT_ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm")
 _SHEBANG: Final = re.compile(r"\s*#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b")
@@ -215,16 +217,17 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
+# The patterns begin with what is rare, and look back from there: a search that begins with a look-behind is slow.
 _TEMPLATE = re.compile(r"\$?\{\{.{0,400}?\}\}|\{%.{0,400}?%\}|\$\[\[.{0,400}?\]\]")
-_BLANKED = re.compile(r"(?<=[\s=\"'])<[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
+_BLANKED = re.compile(r"<(?<=[\s=\"']<)[A-Za-z][A-Za-z0-9_ ./\-]*>(?=[\s\"'\\]|$)")
 
 
 # The dollar of a variable in the middle of a word, where the parser ends the word behind it (`$A/$B-x`).
-_WITHIN_WORD = re.compile(r"(?<=[\w}\-/.:@%+,~])\$(?=[A-Za-z_]\w*[\-/.:@%+,~])")
+_WITHIN_WORD = re.compile(r"\$(?<=[\w}\-/.:@%+,~]\$)(?=[A-Za-z_]\w*[\-/.:@%+,~])")
 
 # What else it takes for the end of all that follows: a bracket that is cut off a value, a pattern on the next line.
-_CUT = re.compile(r"(?<=\$\{)\w+[#%]{1,2}[^{}\n]*(?=\})")
-_WRAPPED = re.compile(r"(?<==~)\s*\\\n\s*")
+_CUT = re.compile(r"\$\{\w+[#%]{1,2}[^{}\n]*(?=\})")
+_WRAPPED = re.compile(r"=~\s*\\\n\s*")
 
 
 def _source(value: Value) -> _Source:
@@ -245,10 +248,11 @@ def _source(value: Value) -> _Source:
     masked = value.masked()
     # one byte per character, so that tree-sitter's offsets are ours; a carriage return is a blank at a line's end
     masked = masked.replace("\\\r\n", " \\\n").replace("\r", " ")
-    masked = re.sub(r"[^\x00-\x7f]", "x", masked)
+    if not masked.isascii():
+        masked = re.sub(r"[^\x00-\x7f]", "x", masked)
     masked = _WITHIN_WORD.sub("x", masked)
     masked = _CUT.sub(lambda match: re.sub(r"[][()]", "x", match.group()), masked)
-    masked = _WRAPPED.sub(lambda match: " " * len(match.group()), masked)
+    masked = _WRAPPED.sub(lambda match: "=~".ljust(len(match.group())), masked)
     return _Source(value, masked, _parser().parse(masked.encode("ascii")).root_node)
 
 
@@ -449,9 +453,10 @@ class _Reader:
                 return
             inner = scope.copy()
             self.nodes(source, condition, inner, conditions)
-            if likely is None and (verdict or self._assume(source, condition, scope)):
+            assumed = verdict or self._assume(source, condition, scope)
+            if likely is None and assumed:
                 likely = inner
-            decided = decided and (verdict is True or self._assume(source, condition, scope) is not None)
+            decided = decided and assumed is not None
             self.nodes(source, body, inner, (*conditions, *negated, written))
             outcomes.append((inner, written))
             negated.append(f"not: {written}")
@@ -696,6 +701,8 @@ class _Reader:
         self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...], extra: Sequence[Any]
     ) -> None:
         self._substituted(source, node, scope, conditions)
+        if self._only_prints(source, node, scope, conditions):
+            return
         own = _Scope({}, set(), {}, {}, None)
         arguments: list[Any] = []
         self.input = None
@@ -719,6 +726,17 @@ class _Reader:
                 scope.assign(item.name, item.value, item.span)
             return
         self.words(words, scope, prefix, conditions, source.span(node))
+
+    def _only_prints(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> bool:
+        """Whether a command starts and sets nothing, whatever its words are; it is found by its name alone."""
+        name = node.child_by_field_name("name")
+        head = source.text(name) if name is not None else ""
+        if head not in SILENT or head in scope.functions:
+            return False
+        if source.masked.find("=", name.end_byte, node.end_byte) >= 0 and _DEFAULTS.search(source.text(node)):
+            return False
+        self.found.append(Command((Word(source.slice(name).text),), (), conditions, source.span(node)))
+        return True
 
     def words(
         self,

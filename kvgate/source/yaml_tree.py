@@ -80,22 +80,26 @@ class Mapping:
     span: Span
     entries: list[Entry]
     alias: Span | None = None
+    _index: dict[str, Entry] | None = field(default=None, repr=False, compare=False)
 
     def get(self, key: str) -> Node | None:
         """The value of a key: the last of its own entries, else what merge keys (``<<``) bring, the first winning."""
         entry = self.entry(key)
-        return entry.value if entry else None
+        return entry.value if entry is not None else None
 
     def entry(self, key: str) -> Entry | None:
         """The entry that :meth:`get` looks at."""
-        merges = False
-        for entry in reversed(self.entries):
-            name = entry.key.value
-            if name == "<<" and entry.key.style == "":
-                merges = True
-            elif name == key:
-                return entry
-        return self._find(key, set()) if merges else None
+        index = self._index if self._index is not None else self._indexed()
+        found = index.get(key)
+        if found is None:
+            return self._find(key, set()) if "<<" in index else None
+        return found if key != "<<" or not _is_merge(found.key) else None
+
+    def _indexed(self) -> dict[str, Entry]:
+        """The last entry of each key, in the order in which the keys first appear."""
+        index = {entry.key.value: entry for entry in self.entries}
+        object.__setattr__(self, "_index", index)
+        return index
 
     def _find(self, key: str, seen: set[int]) -> Entry | None:
         for entry in reversed(self.entries):
@@ -112,10 +116,10 @@ class Mapping:
 
     def items(self) -> list[Entry]:
         """Effective entries: merge keys resolved, later duplicates winning, in order of first appearance."""
-        found: dict[str, Entry] = {entry.key.value: entry for entry in self.entries}
-        if "<<" not in found:
-            return list(found.values())
-        found.clear()
+        index = self._index if self._index is not None else self._indexed()
+        if "<<" not in index:
+            return list(index.values())
+        found: dict[str, Entry] = {}
         self._collect(found, set())
         return list(found.values())
 
@@ -534,7 +538,7 @@ class _Builder:
 
     def mapping(self, event: Any, depth: int) -> Mapping:
         entries: list[Entry] = []
-        seen: dict[str, Scalar] = {}
+        index: dict[str, Entry] = {}
         value: Node | None = None
         next_event, scalar_event, mapping_end = self.next_event, self.scalar_event, self.mapping_end
         while True:
@@ -543,7 +547,7 @@ class _Builder:
             if kind is scalar_event and inner.anchor is None:
                 key = self.scalar(inner)
             elif kind is mapping_end:
-                return Mapping(self.collection_span(event, inner, value), entries)
+                return Mapping(self.collection_span(event, inner, value), entries, None, index)
             else:
                 node = self.node(inner, depth + 1)
                 key = node if isinstance(node, Scalar) else Scalar(node.span, node.span.text, "?")
@@ -552,11 +556,13 @@ class _Builder:
                 value = self.scalar(inner)
             else:
                 value = self.node(inner, depth + 1)
-            first = seen.setdefault(key.value, key)
-            if first is not key and not _is_merge(key):
-                message = f'key "{key.value}" stands already in line {first.span.line}'
+            entry = Entry(key, value)
+            before = index.get(key.value)
+            if before is not None and not _is_merge(key):
+                message = f'key "{key.value}" stands already in line {before.key.span.line}'
                 self.problems.append(YamlProblem("duplicate-key", message, key.span))
-            entries.append(Entry(key, value))
+            index[key.value] = entry
+            entries.append(entry)
 
     def sequence(self, event: Any, depth: int) -> Sequence:
         items: list[Node] = []

@@ -28,7 +28,7 @@ from kvgate.source.yaml_tree import Mapping, Node, Scalar, is_go_template
 
 # Folders inside a chart in which people keep the values of their environments.
 _FOLDERS: Final = frozenset({"ci", "env", "environments", "envs", "overlays", "values"})
-_HELM: Final = re.compile(r"\bhelm\b(?:[^\n\\;|&]|\\\r?\n|\\)*")
+_HELM: Final = re.compile(r"\bhelm\b(?:[^\n\\;|&]+|\\\r?\n|\\)*")
 _INSTALLS: Final = re.compile(r"\b(?:install|template|upgrade)\b")
 # Words of a command behind which nothing is looked for any more.
 _MAX_WORDS: Final = 200
