@@ -21,6 +21,8 @@ from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
 if TYPE_CHECKING:
     from kvgate.manifests.rendering import Rendering
 
+MAX_UNITS: Final = 1_000  # of one file
+
 # A file without any of these, in lower case, starts no vLLM: a patch may lack the word but not the flags.
 _FLAGS: Final = (
     ("max", "model", "len"), ("gpu", "memory", "util"), ("tensor", "parallel", "size"), ("kv", "cache", "dtype"),
@@ -84,8 +86,13 @@ def read_tree(
 
 def _within_bounds(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     """The serve units of one file, as far as it is no larger and not nested deeper than what is read."""
+    units = 0
     try:
-        yield from read_file(tree, file, kustomize)
+        for found in read_file(tree, file, kustomize):
+            units += isinstance(found, ServeUnit)
+            if units > MAX_UNITS:
+                raise TooLargeError(f"what a file has beyond {MAX_UNITS:,} servers")
+            yield found
     except (TooLargeError, RecursionError) as error:
         what = str(error) if isinstance(error, TooLargeError) else "what is nested so deeply"
         yield Unread(f"{what} is not read", file.line_span(1), serves=True)

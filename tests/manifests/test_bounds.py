@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kvgate.manifests.read import read_tree
+from kvgate.manifests.read import MAX_UNITS, read_tree
 from kvgate.manifests.unit import Reading
 from kvgate.source.text import SourceFile
 
@@ -50,9 +50,9 @@ GROWING = {
     ),
 }  # fmt: skip
 LONG = {
-    "tags": ("a.sh", SERVE + "echo" + " <a>" * 24_000),
-    "placeholders": ("a.sh", SERVE + "echo " + "{{}} " * 19_000),
-    "brackets": ("a.sh", SERVE + "echo ${a#" + "(" * 90_000 + "}"),
+    "tags": ("a.sh", SERVE + "probe" + " <a>" * 24_000),
+    "placeholders": ("a.sh", SERVE + "probe " + "{{}} " * 19_000),
+    "brackets": ("a.sh", SERVE + "probe ${a#" + "(" * 90_000 + "}"),
     "the name of the program": ("a.sh", SERVE + "# " + "vllm" * 24_000),
     "empty lines": ("a.sh", SERVE + 'case "$x" in\n a) ;;\nesac\n' + "\n" * 95_000),
     "half of an object": ("a.sh", SERVE + "cat <<A\n" + "apiVersion: vllm\n" * 5_800 + "A\n"),
@@ -80,6 +80,12 @@ def test_what_grows_beyond_measure_is_said_to_be_left_out(name: str) -> None:
         for found in read(*GROWING[name]).unread
         if found.reason.endswith(("is not read", "more than is read")) and found.serves
     ]
+
+
+def test_servers_beyond_all_measure_are_left_out() -> None:
+    found = read("Procfile", "".join(f"v{i}: vllm serve org/m\n" for i in range(MAX_UNITS + 500)))
+    assert len(found.units) == MAX_UNITS
+    assert [item.reason for item in found.unread] == ["what a file has beyond 1,000 servers is not read"]
 
 
 @pytest.mark.parametrize("name", LONG)
