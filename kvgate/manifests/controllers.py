@@ -12,6 +12,7 @@ from kvgate.manifests.custom import NOT_DEPLOYED
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart
 from kvgate.manifests.helm.values import Release, read_object, read_values
+from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile, Span, Unresolved, Word
@@ -195,7 +196,7 @@ def _of_preset(
     config = scalar_at(holder, "inference", "config")
     if config is None or not config.value:
         return words, ()
-    found = tree.config_map(config.value, namespace, file.path)
+    found = peers_of(tree).config_map(config.value, namespace, file.path)
     text = found.data.get("inference_config.yaml") if found is not None else None
     documents = parse_embedded(text.text).documents if text is not None else []
     if not documents:

@@ -12,7 +12,8 @@ from typing import Final
 
 from kvgate.manifests.container import Argument
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
-from kvgate.manifests.tree import ServingRuntime, Tree, expand_list, items_at, node_at, scalar_at, text_at
+from kvgate.manifests.peers import ServingRuntime, peers_of
+from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
@@ -186,7 +187,7 @@ def _served_by_runtime(site: _Site) -> bool:
 def _runtime_of(tree: Tree, file: SourceFile, item: Node, site: _Site) -> ServingRuntime | None:
     """The runtime that a KServe ``predictor.model`` names."""
     runtime = text_at(site.containers[0], "runtime") if len(site.containers) == 1 else None
-    return tree.runtime(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
+    return peers_of(tree).runtime(runtime, text_at(item, "metadata", "namespace"), file.path) if runtime else None
 
 
 def _storage(site: _Site) -> Scalar | None:

@@ -13,9 +13,9 @@ from typing import Final
 from kvgate.manifests.container import Argument, Container, Start, environment_of, find_requirement
 from kvgate.manifests.entrypoint import flag_name, is_companion, says_engine
 from kvgate.manifests.launch import find_starts, why_unread
+from kvgate.manifests.peers import ServingRuntime, peers_of
 from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import (
-    ServingRuntime,
     Tree,
     entries_at,
     expand_list,
@@ -345,7 +345,7 @@ class Pod:
     # -- around the container --------------------------------------------------------------------------------------
 
     def _replicas(self) -> tuple[int | None, Span | None, tuple[Unresolved, ...]]:
-        scaler = self.tree.minimum_replicas(self.kind, self.name, self.namespace, self.file.path)
+        scaler = peers_of(self.tree).minimum_replicas(self.kind, self.name, self.namespace, self.file.path)
         if scaler:
             return scaler.minimum, scaler.span, ()
         if is_null(self.replicas) or self.replicas is None:
@@ -395,7 +395,7 @@ class Pod:
                 if text_at(item, "path") == key:
                     key = text_at(item, "key") or key
                     break
-            found = self.tree.config_map(name, self.namespace, self.file.path)
+            found = peers_of(self.tree).config_map(name, self.namespace, self.file.path)
             if found and key in found.data:
                 return found.data[key]
         return None
@@ -438,7 +438,7 @@ class Environment:
         prefix = text_at(source, "prefix") or ""
         name = text_at(source, "configMapRef", "name")
         if name:
-            found = self.tree.config_map(name, self.namespace, self.file.path)
+            found = peers_of(self.tree).config_map(name, self.namespace, self.file.path)
             if found is None:
                 self._sources.append(f"ConfigMap {name}, which is not among the files")
                 return
@@ -458,7 +458,7 @@ class Environment:
         reference = scalar_at(source, "configMapKeyRef", "name")
         if reference is not None:
             key = text_at(source, "configMapKeyRef", "key") or ""
-            found = self.tree.config_map(reference.value, self.namespace, self.file.path)
+            found = peers_of(self.tree).config_map(reference.value, self.namespace, self.file.path)
             if found and key in found.data:
                 return mark_placeholders(found.data[key])
             missing = f"key {key} of ConfigMap {reference.value} is not among the files"

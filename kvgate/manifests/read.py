@@ -172,9 +172,12 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
 
 def _without_runtimes(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of runtimes that an InferenceService is served with: they are that server's."""
-    if not tree.runtimes_used:
+    if not any(unit.kind.endswith("ServingRuntime") for unit in units):
         return units
-    return [unit for unit in units if not tree.is_used_runtime(unit.kind, unit.path, unit.document)]
+    from kvgate.manifests.peers import peers_of
+
+    peers = peers_of(tree)
+    return [unit for unit in units if not peers.is_used_runtime(unit.kind, unit.path, unit.document)]
 
 
 def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:

@@ -20,6 +20,7 @@ from kvgate.manifests.helm.go_template import TemplateError
 from kvgate.manifests.helm.read import units_of
 from kvgate.manifests.helm.values import VALUES_NAME, looks_like_values, read_values
 from kvgate.manifests.kustomize import merged
+from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record
@@ -169,12 +170,12 @@ def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeU
             made.append((file, render_statically(tree, file, over)))
         except TemplateError:
             continue
-    with tree.reading({file.path: rendered.documents for file, rendered in made}):
+    with peers_of(tree).reading({file.path: rendered.documents for file, rendered in made}):
         found = [unit for file, rendered in made for unit in units_of(tree, file, rendered)]
     yield from (
         unit
         for unit in found
-        if isinstance(unit, ServeUnit) and not tree.is_used_runtime(unit.kind, unit.path, unit.document)
+        if isinstance(unit, ServeUnit) and not peers_of(tree).is_used_runtime(unit.kind, unit.path, unit.document)
     )
 
 

@@ -19,6 +19,7 @@ from kvgate.manifests.helm.evaluate import Evaluator
 from kvgate.manifests.helm.go_template import TemplateError, parse_template
 from kvgate.manifests.helm.read import units_of
 from kvgate.manifests.kustomize import merged
+from kvgate.manifests.peers import peers_of
 from kvgate.manifests.rendering import (
     MAX_OUTPUT_BYTES,
     MEMORY_BYTES,
@@ -137,7 +138,7 @@ def _release(
                 file = next((source for name in _own_values(folder) if (source := tree.read(name))), metadata)
                 written = Text.at(text, file.line_span(1))
             made.append((file, Rendered(documents_of(Value(written)).documents, True)))
-    with tree.reading({file.path: rendering.documents for file, rendering in made}):
+    with peers_of(tree).reading({file.path: rendering.documents for file, rendering in made}):
         for file, rendering in made:
             found += [_named(unit, release) for unit in units_of(tree, file, rendering, templated=False)]
     read |= {path for path in tree.files if folder_of_chart(path) == folder or _below(path, folder)}
