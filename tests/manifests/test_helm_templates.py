@@ -347,9 +347,9 @@ def test_whole_arguments_from_values() -> None:
     ],
 )
 def test_hostile_templates_cost_little(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     reading(t_DOT_yaml="kind: Pod\nspec: {containers: [{command: [vllm, serve]}]}\n" + text)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @given(st.text(alphabet='{}-. ifenda"x|()$:=\n', max_size=60))

@@ -750,9 +750,9 @@ def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() ->
     ],
 )
 def test_hostile_code_costs_little(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     units(text)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @given(st.text(alphabet="LM(model='x', **k)\n =[]{}fé\"+", max_size=80))

@@ -17,7 +17,7 @@ from kvgate.manifests.collect import collect
 from kvgate.manifests.read import read_tree
 from kvgate.source.text import SourceFile, Span, Text
 
-MAX_SECONDS = 20.0  # a stirred file takes milliseconds; a machine that is shared may take long
+MAX_SECONDS = 20.0  # of processor time; a stirred file takes milliseconds
 
 COMPOSE = """\
     include: [other.yaml, {path: [a.yaml, b.yaml], env_file: .env}]
@@ -250,9 +250,9 @@ def pieces_inside(text: Text) -> bool:
 
 
 def hold(files: list[SourceFile]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found = read_tree(files, named=frozenset(file.path for file in files))
-    assert time.perf_counter() - start < MAX_SECONDS
+    assert time.process_time() - start < MAX_SECONDS
     for unit in found.units:
         assert unit.path in {file.path for file in files}
         assert inside(unit.span)

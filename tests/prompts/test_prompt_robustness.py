@@ -64,9 +64,9 @@ DEEP = {
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
 def test_deep_and_wide_code_ends(text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     read_prompts([SourceFile("app.py", text)])
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
 
 
 def test_tests_are_left_out_unless_they_are_named() -> None:
