@@ -640,8 +640,7 @@ def lock_models(paths: Sequence[Path], options: CheckOptions) -> tuple[list[str]
     Raises:
         KvgateError: see :func:`check`.
     """
-    from kvgate.models.lock import lock_model
-    from kvgate.models.resolve import ModelError
+    from kvgate.models.resolve import ModelError, lock_model
 
     require(paths)
     configuration = configuration_of_run(paths, options)

@@ -145,31 +145,3 @@ def _write(path: Path, text: str) -> bool:
         return False
     write_whole(path, data, mode=0o644)
     return True
-
-
-def lock_model(
-    reference: str,
-    root: Path,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    online: bool = False,
-    environ: Mapping[str, str] | None = None,
-    revision: str | None = None,
-) -> Locked:
-    """Fetch a model's configuration and weight bytes and keep them in the tree.
-
-    With ``online`` the Hub is asked; without, the local Hub cache must hold the model. A bundled card is not locked: it
-    is in every installation already.
-
-    Raises:
-        ModelError: the reference is no Hub model, or it cannot be had.
-    """
-    from kvgate.models.hub import fetch_model, find_cached
-    from kvgate.models.resolve import hub_id_of
-
-    hub_id = hub_id_of(reference, root=root, mapping=mapping or {})
-    environ = environ or {}
-    model = fetch_model(hub_id, environ, revision) if online else find_cached(hub_id, environ, revision)
-    if model is None:
-        raise ModelError(f"{hub_id} is not in the Hugging Face cache. Run `kvgate lock --online` to ask the Hub.")
-    return write_lock(model, root, revision)

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvgate.models.local import CONFIG, ModelError, load_path, read_directory
-from kvgate.models.lock import find_locked, is_hub_id
+from kvgate.models.lock import Locked, find_locked, is_hub_id, write_lock
 from kvgate.models.mistral import as_config
 from kvgate.models.model import Model
 from kvgate.patterns import regex
 from kvgate.records import record
 
-__all__ = ["ModelError", "ModelLookup", "find_model", "hub_id_of", "load_model", "model_from_mapping"]
+__all__ = ["ModelError", "ModelLookup", "find_model", "hub_id_of", "load_model", "lock_model", "model_from_mapping"]
 
 _URI: Final = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _WINDOWS: Final = regex(r"[A-Za-z]:[\\/]|\\\\")
@@ -244,6 +244,33 @@ def hub_id_of(reference: str, *, root: Path, mapping: Mapping[str, str]) -> str:
     if parsed.hub_id is None:
         raise ModelError(parsed.reason or f'"{text}" is no Hub id')
     return parsed.hub_id
+
+
+def lock_model(
+    reference: str,
+    root: Path,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    online: bool = False,
+    environ: Mapping[str, str] | None = None,
+    revision: str | None = None,
+) -> Locked:
+    """Fetch a model's configuration and weight bytes and keep them in the tree.
+
+    With ``online`` the Hub is asked; without, the local Hub cache must hold the model. A bundled card is not locked: it
+    is in every installation already.
+
+    Raises:
+        ModelError: the reference is no Hub model, or it cannot be had.
+    """
+    from kvgate.models.hub import fetch_model, find_cached
+
+    hub_id = hub_id_of(reference, root=root, mapping=mapping or {})
+    environ = environ or {}
+    model = fetch_model(hub_id, environ, revision) if online else find_cached(hub_id, environ, revision)
+    if model is None:
+        raise ModelError(f"{hub_id} is not in the Hugging Face cache. Run `kvgate lock --online` to ask the Hub.")
+    return write_lock(model, root, revision)
 
 
 def load_model(path: str | Path) -> Model:

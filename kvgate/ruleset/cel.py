@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from kvgate.patterns import regex
@@ -185,11 +184,3 @@ def _explain(text: str) -> CelError:
     if unknown:
         message = f'there is no fact "{unknown[1]}" (`kvgate rules --facts` lists them)'
     return CelError(message, int(match[1]), int(match[2]))
-
-
-@lru_cache(maxsize=1)
-def environment() -> Environment:
-    """The environment of all facts (:mod:`kvgate.ruleset.facts`), made once."""
-    from kvgate.ruleset.facts import variables
-
-    return Environment(variables())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvgate.records import record
 from kvgate.ruleset.case import Case, pool_figure, quantity_at, sustained_at
-from kvgate.ruleset.cel import FactType, Variable
+from kvgate.ruleset.cel import Environment, FactType, Variable
 from kvgate.ruleset.certainty import Bound, Input
 from kvgate.source.yaml_tree import Mapping as YamlMapping
 from kvgate.source.yaml_tree import is_null
@@ -693,6 +693,12 @@ def find_variable(name: str) -> Variable | None:
 def variables() -> tuple[Variable, ...]:
     """The facts as CEL's variables."""
     return tuple(Variable(fact.name, fact.type, fact.optional) for fact in facts().values())
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The environment of all facts, made once."""
+    return Environment(variables())
 
 
 class UnitFacts(Mapping[str, Any]):

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 from kvgate.findings.finding import Confidence, Severity
 from kvgate.patterns import regex
 from kvgate.records import record
-from kvgate.ruleset.cel import CelError, Condition, environment
+from kvgate.ruleset.cel import CelError, Condition
 from kvgate.ruleset.checks import NoParams, checks
-from kvgate.ruleset.facts import facts, find_variable
+from kvgate.ruleset.facts import environment, facts, find_variable
 from kvgate.ruleset.fixes import EDITS, FixChoice
 from kvgate.ruleset.locate import PlaceError, read_place
 from kvgate.ruleset.model import Example, Profile, Rule, RuleError, Scope, Status, Variant

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from kvgate.models import hub
-from kvgate.models.lock import lock_model
-from kvgate.models.resolve import ModelError, find_model
+from kvgate.models.resolve import ModelError, find_model, lock_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2}

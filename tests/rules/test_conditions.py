@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvgate.findings.finding import Severity
-from kvgate.ruleset.cel import CelError, Environment, EvaluationError, Variable, environment
+from kvgate.ruleset.cel import CelError, Environment, EvaluationError, Variable
 from kvgate.ruleset.certainty import Bound, Certainty, certainty_of, severity_of
-from kvgate.ruleset.facts import facts
+from kvgate.ruleset.facts import environment, facts
 from kvgate.ruleset.words import TemplateError, amount, gib, listed, plural, read_template
 
 ENV = Environment(
