@@ -270,3 +270,20 @@ def test_values_files_of_a_helmfile() -> None:
         ("deploy/big.yaml", OWN[1].replace("4096", "8192")),
         OWN,
     ]
+
+
+def test_several_servers_of_one_name_and_what_describes_a_chart() -> None:
+    """Neither makes a chart's own servers once more."""
+    template = TEMPLATE.replace("{{ .Values.model }}", "{{ . }}").replace(" .Values.", " $.Values.")
+    looped = f"    {{{{- range .Values.models }}}}\n    ---\n{template}    {{{{- end }}}}\n"
+    chart = {
+        "llm/Chart.yaml": "name: vllm\ndescription: models by vLLM\nversion: 1.0.0\n",
+        "llm/values.yaml": VALUES.replace("model: org/m", "models: [org/a, org/b]"),
+        "llm/templates/deployment.yaml": looped,
+    }
+    words = [OWN[1].replace("org/m", name) for name in ("org/a", "org/b")]
+    assert told(units(chart)) == [(OWN[0], text) for text in words]
+    # of an overlay, those that it changes
+    found = told(units({**chart, "llm/values-big.yaml": "models: [org/a, org/c]\n# vllm\n"}))
+    assert ("llm/values-big.yaml", OWN[1].replace("org/m", "org/c")) in found
+    assert len(found) == 3

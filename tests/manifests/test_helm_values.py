@@ -286,6 +286,42 @@ def test_arguments_in_camel_case() -> None:
          " '--port={{ .Values.vllm.port | quote }}', '--seed={{ .Values.none }}']}\n"
          "image: {repository: vllm/vllm-openai}\n",
          "--model=org/m --port=80 ?--seed={{ .Values.none }}"),
+        # words under whatever key says so, if they begin with a flag
+        ("vllm: {image: {tag: v1}, extra: --dtype half --enforce-eager, loraArgs: [--seed, '1'], initArgs: [-x]}\n",
+         "--dtype half --enforce-eager"),
+        ("vllm: {model: org/m, serveFlags: [--max-num-seqs=4]}\nimage: {repository: vllm/vllm-openai}\n",
+         "--model org/m --max-num-seqs=4"),
+        ("backend: vllm\nworkers:\n- model: {path: org/m, tensorParallelSize: 1, maxNumSeqs: 8, extraArgs: [--enable-lora]}\n",
+         "--model org/m --tensor-parallel-size 1 --max-num-seqs 8 --enable-lora"),
+        # arguments as a list of names and values
+        ("vllm: {model: org/m, engineArgs: [{name: max-model-len, value: 8}, {name: dtype, value: half}]}\n",
+         "--model org/m --max-model-len 8 --dtype half"),
+        ("vllm: {model: org/m, parameters: [{name: max-model-len}, {name: dtype, value: half}]}\n", None),
+        # what a template writes into the file that a command names
+        ("pod: {containers: {main: {image: {repository: org/own}, command: [/bin/sh, -c, 'x && exec vllm serve --config"
+         " /c/config.yaml']}}}\nconfig: [{key: model, value: org/m}, {key: max-model-len, value: 8}, {key:"
+         " max-num-seqs, value: 4}, {key: mm-encoder-attn-backend, value: X}]\n",
+         "--config /c/config.yaml --model org/m --max-model-len 8 --max-num-seqs 4 --mm-encoder-attn-backend X"),
+        ("command: vllm serve --config /c/config.yaml --port 1\nconfig: {max-model-len: 8, max-num-seqs: 4}\n",
+         "--config /c/config.yaml --port 1"),
+        # the parts of an image among other keys, or all of it under one
+        ("imageName: docker.io/vllm/vllm-openai\nimageVersion: latest\nmodel: {path: org/m, name: '', args: ''}\n"
+         "resources: {}\n", "--model org/m"),
+        ("image: {version: 'vllm/vllm-openai:v0.9.0'}\nllm: {hfModelName: org/m, args: --dtype half}\n",
+         "--model org/m --dtype half"),
+        # the model that all of a chart is about
+        ("huggingface: {model: org/m}\napi: {image: {containerImage: vllm/vllm-openai, version: v1}, service: {}}\n"
+         "ui: {image: {repository: org/ui}, service: {}}\n", "--model org/m"),
+        ("inferenceService: {storage: {storageUri: 'oci://org/m:1'}, args: [--max-model-len=8]}\nvllm: 1\n",
+         "--model oci://org/m:1 --max-model-len=8"),
+        ("servingRuntime: {name: vllm}\ninferenceService: {predictor: {runtime: vllm, storageUri: 's3://b/m'}}\n",
+         "--model s3://b/m"),
+        ("servingRuntime: {name: vllm}\ninferenceService: {predictor: {runtime: triton, storageUri: 's3://b/m'}}\n",
+         None),
+        # a chart may leave the kind of its workload open
+        ("kind: StatefulSet\nimage: vllm/vllm-openai\nargs: []\nconfig: {model: org/m, max_model_len: 8}\n"
+         "resources: {}\nservice: {}\n", "--model org/m --max-model-len 8"),
+        ("kind: Pool\nimage: vllm/vllm-openai\nmodel: org/m\nmaxModelLen: 8\n", None),
         ("router: {image: lmcache/vllm-router, args: [--vllm-url, x], maxModelLen: 1, tensorParallelSize: 2}\n", None),
         ("tgi: {image: {repository: ghcr.io/huggingface/text-generation-inference}, args: [--model-id, vllm]}\n", None),
         ("engine: sglang\nmodel: vllm/m\nmaxModelLen: 4096\ntensorParallelSize: 2\n", None),

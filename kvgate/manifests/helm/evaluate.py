@@ -6,6 +6,7 @@ the first; what stands in it by itself (a flag, an item of a list) is there only
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -306,7 +307,7 @@ class Evaluator:
             return self.tpl(arguments)
         if name == "set" and len(arguments) == 3 and isinstance(arguments[0], dict):
             return self.set(arguments[0], arguments[1], arguments[2])
-        function = FUNCTIONS.get(name)
+        function = FUNCTIONS.get(name) or FUNCTIONS.get(name[4:5].lower() + name[5:] if name.startswith("must") else "")
         if function is None:
             return Unknown(f"the function {name} is not followed")
         if name not in _TAKES_UNKNOWN:
@@ -1001,6 +1002,46 @@ def _kind_of(item: Item) -> str:
     return "string" if isinstance(value, str) else "invalid"
 
 
+def _numbered(parts: SequenceType[str]) -> dict[str, Item]:
+    """What ``split`` yields: ``(split "/" "a/b")._1`` is ``b``."""
+    return {f"_{number}": part for number, part in enumerate(parts)}
+
+
+def _end(item: Item) -> int | None:
+    end = _whole(item)
+    return end if end >= 0 else None
+
+
+_VERSION: Final = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:[-+.].*)?")
+_CONSTRAINT: Final = re.compile(r"\s*(>=|<=|!=|==|[<>=^~]?)\s*([^\s,]+)\s*,?")
+
+
+def _satisfies(version: str, constraints: str) -> bool:
+    """What ``semverCompare`` says, by the numbers of a version alone."""
+    found = _release(version)
+    at = 0
+    while at < len(constraints):
+        match = _CONSTRAINT.match(constraints, at)
+        if match is None:
+            raise ValueError
+        sign, bound, at = match[1], _release(match[2]), match.end()
+        above = (bound[0] + 1, 0, 0) if sign == "^" else (bound[0], bound[1] + 1, 0)
+        holds = {
+            "<": found < bound, "<=": found <= bound, ">": found > bound, ">=": found >= bound, "!=": found != bound,
+            "^": bound <= found < above, "~": bound <= found < above,
+        }.get(sign, found == bound)  # fmt: skip
+        if not holds:
+            return False
+    return True
+
+
+def _release(version: str) -> tuple[int, int, int]:
+    match = _VERSION.fullmatch(version.strip())
+    if match is None:
+        raise ValueError
+    return int(match[1]), int(match[2] or 0), int(match[3] or 0)
+
+
 def _truncated(items: list[Item]) -> Item:
     width = _whole(items[0])
     return _of_text(lambda text: text[:width] if width >= 0 else text[width:])([items[-1]])
@@ -1172,6 +1213,15 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "until": lambda items: list(range(min(_whole(items[-1]), MAX_ITEMS))),
     "join": _joined,
     "splitList": lambda items: list(_string(items[1]).split(_string(items[0]))),
+    "split": lambda items: _numbered(_string(items[1]).split(_string(items[0]))),
+    "splitn": lambda items: _numbered(_string(items[2]).split(_string(items[0]), max(_whole(items[1]) - 1, 0))),
+    "substr": lambda items: _of_text(lambda text: text[max(_whole(items[0]), 0) : _end(items[1])])([items[2]]),
+    "semverCompare": lambda items: _satisfies(_string(items[1]), _string(items[0])),
+    "b64dec": lambda items: base64.b64decode(_string(items[-1]), validate=True).decode(),
+    "cat": lambda items: " ".join(_string(item) for item in items),
+    "toStrings": lambda items: [_string(item) for item in _listed(items[-1])],
+    "any": lambda items: any(truth(item) for item in items),
+    "all": lambda items: all(truth(item) for item in items),
     "omit": lambda items: {k: v for k, v in _entries(items[0]).items() if k not in {_string(i) for i in items[1:]}},
     "pick": lambda items: {k: v for k, v in _entries(items[0]).items() if k in {_string(i) for i in items[1:]}},
     "set": lambda items: {**_entries(items[0]), _string(items[1]): items[2]},

@@ -34,6 +34,8 @@ _INSTALLS: Final = re.compile(r"\b(?:install|template|upgrade)\b")
 # Words of a command behind which nothing is looked for any more.
 _MAX_WORDS: Final = 200
 _OWN: Final = ("values.yaml", "values.yml")
+# What describes a chart is none of its values.
+_METADATA: Final = ("Chart.yaml", "Chart.yml", "requirements.yaml")
 # Keys that values may have though the chart's own do not name them.
 _OF_EVERY_CHART: Final = frozenset({"fullnameOverride", "global", "nameOverride"})
 # How many keys a file must share with a chart's values to be told by them.
@@ -57,7 +59,7 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
     if isinstance(told, Overlay):
         return told
     folder, _, name = path.rpartition("/")
-    if name in _OWN or folder_of_chart(path) is not None:
+    if name in _OWN or name in _METADATA or folder_of_chart(path) is not None:
         return None
     if VALUES_NAME.search(name) and tree.read(posixpath.join(folder, "Chart.yaml")) is not None:
         return Overlay(folder, (path,))
@@ -136,16 +138,17 @@ def read_installation(tree: Tree, file: SourceFile, values: Mapping, folder: str
         name: what the installation is told apart by.
     """
     over = {folder: values}
-    plain = {unit.id: _server(unit) for unit in _of_templates(tree, folder, None)}
+    # a loop of a template can give several servers one name
+    plain = {(unit.id, _server(unit)) for unit in _of_templates(tree, folder, None)}
     found = list(_of_templates(tree, folder, over))
     if not found and not plain:
         whole = values_of_chart(tree, folder, over=over) or values
         own = values_of_chart(tree, folder)
         before = read_values(tree, file, own) if own is not None else ()
-        plain = {unit.id: _server(unit) for unit in before if isinstance(unit, ServeUnit)}
+        plain = {(unit.id, _server(unit)) for unit in before if isinstance(unit, ServeUnit)}
         found = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
     for unit in found:
-        if plain.get(unit.id) == _server(unit):
+        if (unit.id, _server(unit)) in plain:
             continue  # labels and the like make no other server
         place = unit.span if unit.span.file is file else _place(unit, file)
         told = unit.id if unit.id.startswith(file.path) else f"{unit.id}@{name}"

@@ -58,18 +58,30 @@ _WORD_KEYS: Final = (
     "args", "extraArgs", "additionalArgs", "extraCmdArgs", "vllmExtraArgs", "engineExtraArgs", "cmdArgs",
     "commandArgs", "serverArgs", "vllmArgs", "engineArgs", "customArgs", "extra_args", "arguments",
 )  # fmt: skip
+# Further keys of words, by their ends, where the words begin with a flag.
+_WORD_KEY: Final = re.compile(r"(?:args|arguments|extra|flags|options|opts|params)$", re.IGNORECASE)
+_NO_WORD_KEY: Final = re.compile(r"init|download|build|test|probe|node|docker|helm|lora", re.IGNORECASE)
 _ARGUMENT_KEYS: Final = (
     "config", "vllmConfig", "engineArgs", "engine_args", "engineConfig", "engine", "serverArgs", "vllmArgs", "args",
     "extraArgs", "engineKwargs", "engine_kwargs", "parameters", "serving", "settings", "modelConfig", "runtime",
 )  # fmt: skip
 _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
-    "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri",
+    "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri", "modelURI", "storageUri",
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
     "huggingfaceName", "hfRepo", "hfModel", "hfName", "repository", "storageUri", "storage",
 )  # fmt: skip
+# What stands beside a server and names the model that all of a chart is about.
+_MODEL_HOLDERS: Final = (
+    "huggingface", "huggingFace", "hf", "llm", "modelConfig", "configuration", "modelArtifacts", "global",
+)  # fmt: skip
+# Of an image in parts, and of one whose parts stand among other keys.
+_REPOSITORY_KEYS: Final = ("repository", "name", "repo", "image", "containerImage")
+_TAG_KEYS: Final = ("tag", "version")
+_FLAT_REPOSITORY_KEYS: Final = ("image", "imageName", "imageRepository", "imageRepo", "vllmImage", "containerImage")
+_FLAT_TAG_KEYS: Final = ("imageTag", "imageVersion", "tag", "vllmVersion")
 _COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
 _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
 _ALIASES: Final = {
@@ -147,6 +159,7 @@ _DEPLOYMENT_KEYS: Final = frozenset(
         "servingEngineSpec", "tolerations", "workload",
     }
 )  # fmt: skip
+MIN_DEPLOYMENT_KEYS: Final = 3
 VALUES_NAME: Final = re.compile(r"(?:^|[/._-])values?(?:[._-]|$)|\bhelm\b|\bcharts?\b", re.IGNORECASE)
 
 
@@ -156,8 +169,10 @@ def looks_like_values(path: str, root: Mapping) -> bool:
     named_so = path.endswith((".yaml", ".yml", ".gotmpl", "-")) or is_template_name(path)
     if not named_so and "." in path.rpartition("/")[2]:
         return False
-    if keys & {"suite", "$schema", "apiVersion", "kind", "openapi"} or isinstance(root.get("tests"), YamlSequence):
+    if keys & {"suite", "$schema", "apiVersion", "openapi"} or isinstance(root.get("tests"), YamlSequence):
         return False
+    if "kind" in keys and len(keys & _DEPLOYMENT_KEYS) < MIN_DEPLOYMENT_KEYS:
+        return False  # charts let their users choose between a Deployment and others
     if keys & {"scenario", "modelSpec", "LLM_MODEL_ID"} or VALUES_NAME.search(path):
         return True
     below = {
@@ -291,8 +306,10 @@ class _Reader:
         if scalar_bool(site.node.get("enabled")) is False:
             return
         found = list(self._server(site))
-        if not found:
-            found = [unit for inner in _below(site) for unit in self._by_shape(inner)]
+        if not found or (_image_of_node(site.node) is None and all(unit.entry == TEMPLATE_ENTRY for unit in found)):
+            inner = [unit for below in _below(site) for unit in self._by_shape(below)]
+            # a container that starts vLLM below arguments is what they are for
+            found = inner if not found or any(unit.entry != TEMPLATE_ENTRY for unit in inner) else found
         if not found and self._is_alone(site):
             found = list(self._server(site, alone=True))
         yield from found
@@ -303,7 +320,10 @@ class _Reader:
         image, model = _image_of_node(site.node), site.node.get("model")
         serves = image is not None and is_vllm_image(image.value)
         told = {flag_name(word) for word in _flags(model, 1)} - {None} if isinstance(model, Mapping) else set()
-        named = _model_of_node(site.node) is not None
+        named = _model_of_node(site.node) is not None or (serves and _model(site) is not None)
+        runtime = scalar_at(site.node, "runtime")
+        if runtime is not None and "vllm" in runtime.value.lower() and named:
+            return True  # KServe's predictors name theirs
         if not ((serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= 3)):
             return False
         return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
@@ -312,10 +332,12 @@ class _Reader:
         node = site.node
         parts = _parts(node)
         beside = _image_of_node(node)  # with an image of vLLM, a model's arguments are the server's
-        inner = node.get("model") if beside is not None and is_vllm_image(beside.value) else None
+        inner = node.get("model")
         model_of = [inner] if isinstance(inner, Mapping) else []
-        holders = [node, *(inner for key in _ARGUMENT_KEYS if isinstance(inner := node.get(key), Mapping)), *parts]
-        rest = [word for holder in (*holders, *model_of) for key in _WORD_KEYS for word in _words(holder.get(key))]
+        if not (beside is not None and is_vllm_image(beside.value)):
+            model_of = [inner for inner in model_of if any(_flags(inner, 1))]
+        holders = [node, *(inner for key in _ARGUMENT_KEYS if (inner := _arguments(node.get(key))) is not None), *parts]
+        rest = [word for holder in (*holders, *model_of) for word in _words_of_keys(holder)]
         flags = [*_flags(node), *(word for part in parts for word in (*_flags(part, 1), *_plain_flags(part)))]
         if not rest and not flags and not alone and not any(node.get(key) is not None for key in _COMMAND_KEYS):
             return  # nothing is said here that a server could be made of
@@ -324,6 +346,7 @@ class _Reader:
         named = _is_named(site, image)
         environment, spans = _environment(node)
         starts = self._starts_of_command(site, rest, image, environment, named)
+        starts = [_configured(site, start) for start in starts]
         bare = starts if len(starts) == 1 and not starts[0].words else []  # `vllm serve`, and nothing behind it
         if not starts or bare:
             if image is not None and image.resolved and is_other_program(image.value):
@@ -331,7 +354,9 @@ class _Reader:
             serves = image is not None and is_vllm_image(image.value)
             model = _model(site, holders) if not names_model(rest) and not names_model(flags) else None
             given = model is not None or names_model(rest) or names_model(flags)
-            enough = len(own) >= 2 or (bool(own) and given) or (serves and given and bool(rest or flags)) or alone
+            told = sum(flag_name(word) in VLLM_FLAGS | _PLAIN_FLAGS for word in rest) if named else 0
+            enough = len(own) >= 2 or told >= 2 or (bool(own) and given) or alone
+            enough = enough or (serves and given and bool(rest or flags))
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
             direct = direct or any(key in _ARGUMENT_KEYS for key in (entry.key.value for entry in node.items()))
             direct = (direct and site.keys[-1:] != ("model",)) or alone
@@ -411,6 +436,18 @@ class _Reader:
             storage_model=start.storage_model,
             notes=(*start.notes, Unresolved(site.span.text, "the template or controller is not among the files read")),
         )
+
+
+def _configured(site: _Site, start: Start) -> Start:
+    """A start with the arguments of its ``--config`` file, where values around hold what a template writes there."""
+    if {flag_name(word) for word in start.words} - {None} != {"config"}:
+        return start
+    for node in (site.node, *site.around):
+        for key in _ARGUMENT_KEYS:
+            given = _arguments(node.get(key))
+            if given is not None and sum(_flag_of(entry.key.value) in VLLM_FLAGS for entry in given.items()) >= 2:
+                return replace(start, words=(*start.words, *words_of_entries(given.items(), spread=True)))
+    return start
 
 
 # -- values that are given by other values -----------------------------------------------------------------------------
@@ -539,6 +576,38 @@ def _words(node: Node | None) -> list[Word]:
     return []
 
 
+def _words_of_keys(node: Mapping) -> Iterator[Word]:
+    """The words under the keys of a mapping that say so."""
+    for key in _WORD_KEYS:
+        yield from _words(node.get(key))
+    for entry in node.items():
+        if _is_word_key(entry):
+            yield from _words(entry.value)
+
+
+def _is_word_key(entry: Entry) -> bool:
+    key, value = entry.key.value, entry.value
+    if key in _WORD_KEYS or isinstance(value, Mapping) or not _WORD_KEY.search(key) or _NO_WORD_KEY.search(key):
+        return False
+    first = value.items[0] if isinstance(value, YamlSequence) and value.items else value
+    named = isinstance(first, Scalar) and first.value.lstrip().startswith("-")
+    return named and not re.search(_OTHERS, key, re.IGNORECASE)
+
+
+def _arguments(node: Node | None) -> Mapping | None:
+    """A mapping of arguments, also where it is written as a list of names and values."""
+    if isinstance(node, Mapping):
+        return node
+    entries: list[Entry] = []
+    for item in node.items if isinstance(node, YamlSequence) else ():
+        name = scalar_at(item, "key") or scalar_at(item, "name")
+        value = node_at(item, "value")
+        if name is None or value is None:
+            return None
+        entries.append(Entry(name, value))
+    return Mapping(node.span, entries) if node is not None and entries else None
+
+
 def _flag_words(flag: str, node: Node | None) -> list[Word]:
     """A value under a flag; empty ones, null and false give none."""
     if node is None or is_null(node):
@@ -564,6 +633,7 @@ def _parts(node: Mapping) -> list[Mapping]:
             continue
         keys = {item.key.value for item in inner.items()}
         lists = {key for key in keys & set(_WORD_KEYS) if any(flag_name(word) for word in _words(inner.get(key)))}
+        lists |= {item.key.value for item in inner.items() if _is_word_key(item)}
         names = lists | {flag for key in keys if (flag := _flag_of(key)) in VLLM_FLAGS}
         if not names or keys & _OWN_KEYS or re.search(_OTHERS, entry.key.value, re.IGNORECASE):
             continue
@@ -602,10 +672,10 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
             yield from _switch(flag, key, value)
         elif flag in VLLM_FLAGS:
             yield from _flag_words(flag, value)
-        elif depth == 0 and isinstance(value, Mapping) and (key in _ARGUMENT_KEYS or key == "model"):
-            yield from _flags(value, 1)
+        elif depth == 0 and (key in _ARGUMENT_KEYS or key == "model") and (given := _arguments(value)) is not None:
+            yield from _flags(given, 1)
             if key in _ARGUMENT_KEYS:
-                yield from _plain_flags(value)
+                yield from _plain_flags(given)
 
 
 def _switch(flag: str, key: str, node: Mapping) -> Iterator[Word]:
@@ -654,6 +724,12 @@ def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
         found = _model_of_node(node)
         if found is not None:
             return found
+    for node in (site.node, *site.around):
+        for key in _MODEL_HOLDERS:
+            inner = node.get(key)
+            found = _model_of_node(inner) if isinstance(inner, Mapping) else None
+            if found is not None:
+                return found
     return None
 
 
@@ -663,6 +739,8 @@ def _model_of_node(node: Mapping) -> Scalar | None:
     for key in _MODEL_KEYS:
         value = node.get(key)
         found += [value] if isinstance(value, Scalar) else _names_inside(value)
+    stored = scalar_at(node.get("storage"), "storageUri")  # a volume has a storage of its own
+    found += [stored] if stored is not None else []
     found = [value for value in found if value.value and not is_null(value)]
     return next((value for value in found if _PLACE.search(value.value)), found[0] if found else None)
 
@@ -711,15 +789,26 @@ def _image_of_node(node: Mapping) -> Word | None:
         for entry in entries_at(several):
             if "vllm" in entry.key.value.lower() and (word := _image_word(entry.value)) is not None:
                 return word
-    joined = _joined(scalar_at(node, "repository"), scalar_at(node, "tag"))
-    return joined if joined is not None and "vllm" in joined.value.lower() else None
+    for keys, tags in ((("repository",), ("tag",)), (_FLAT_REPOSITORY_KEYS, _FLAT_TAG_KEYS)):
+        joined = _joined(_first(node, keys), _first(node, tags))
+        if joined is not None and "vllm" in joined.value.lower():
+            return joined
+    return None
+
+
+def _first(node: Node, keys: Sequence[str]) -> Scalar | None:
+    return next((found for key in keys if (found := scalar_at(node, key)) is not None and found.value), None)
 
 
 def _image_word(image: Node | None) -> Word | None:
     if isinstance(image, Scalar):
         return mark_placeholders(Value(image.text)).word() if image.value and not is_null(image) else None
-    repository = scalar_at(image, "repository") or scalar_at(image, "name")
-    word = _joined(repository, scalar_at(image, "tag") or scalar_at(image, "version"))
+    if image is None:
+        return None
+    tag = _first(image, _TAG_KEYS)
+    word = _joined(_first(image, _REPOSITORY_KEYS), tag)
+    if word is None and tag is not None and "/" in tag.value:
+        return _image_word(tag)  # all of it under one key
     registry = scalar_at(image, "registry")
     if word is None or registry is None or not registry.value:
         return word
