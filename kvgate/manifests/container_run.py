@@ -106,6 +106,10 @@ def _options(words: Sequence[Word], at: int) -> _Options | None:
             at += 1
             continue
         at += 1
+        if word.splits and len(text.split()) > 1:  # options that are there on a condition
+            if "--gpus" in text.split():
+                values.setdefault("--gpus", []).append(word)
+            continue
         if text.startswith("--"):
             name, equals, rest = text.partition("=")
             if equals:

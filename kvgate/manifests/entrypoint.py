@@ -102,7 +102,7 @@ def find_entry(words: Sequence[Word]) -> Entry | None:
         entry = _program(words, index) or (_python(words, index) if word.resolved else None)
         if entry:
             return entry
-    return None
+    return _unknown_program(words)
 
 
 def _program(words: Sequence[Word], index: int) -> Entry | None:
@@ -112,6 +112,17 @@ def _program(words: Sequence[Word], index: int) -> Entry | None:
         if _follow(words, index + 1, point.words[1:]):
             return Entry(point, index, index + len(point.words))
     return None
+
+
+def _unknown_program(words: Sequence[Word]) -> Entry | None:
+    """``$VLLM_BIN serve org/m``: a program that the files do not name, by what its name stands for or by its flags."""
+    if len(words) < 2 or words[0].resolved or basename(words[0]) or words[1].value != "serve":
+        return None
+    if _OTHER_ENGINE & _tokens(words[0].value.lower()):
+        return None
+    if not says_engine(words[0].value) and count_vllm_flags(words[2:]) < 2:
+        return None
+    return Entry(ENTRY_POINTS[0], 0, 2, Unresolved(words[0].value, "which program it is, the files do not say"))
 
 
 def _python(words: Sequence[Word], index: int) -> Entry | None:
@@ -172,7 +183,7 @@ _NO_ENGINE: Final = frozenset(
 )  # fmt: skip
 _OTHER_ENGINE: Final = frozenset(
     {
-        "aphrodite", "infinity", "llamacpp", "lmdeploy", "localai", "ollama", "sglang", "tei", "tensorrt", "tgi",
+        "aphrodite", "infinity", "llamacpp", "lmdeploy", "localai", "mlx", "ollama", "sglang", "tei", "tensorrt", "tgi",
         "triton", "tritonserver", "trtllm", "xinference",
     }
 )  # fmt: skip

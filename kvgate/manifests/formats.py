@@ -74,7 +74,7 @@ def format_of_text(text: str) -> Format | None:
         return "python" if _PYTHON_LINE.match(head) else None
     if re.search(r"(?m)^\[(?:Unit|Service|Container|program:[^\]\n]+)\]\s*$", head):
         return "systemd"
-    if re.match(r"(?:\s*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*\s*FROM[ \t]+\S+", head):
+    if re.match(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\r?\n)*[ \t]*FROM[ \t]+\S+", head):
         return "dockerfile"
     if re.match(r"@echo off\b|(?:rem|::)\s", head, re.IGNORECASE):
         return "batch"

@@ -257,7 +257,8 @@ def _of_command(
     if _is_launcher(words) and speaks_vllm(rest, named=wrapper):
         first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
         note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
-        return [_start(rest[first:], words[0].value, False, container, notes=(note,))]
+        serves = first > 1 and rest[first - 2].value == "serve"  # wrapper.py serve MODEL --flags
+        return [_start(rest[first - serves :], words[0].value, serves, container, notes=(note,))]
     if script is None and is_vllm_image(image) and _ENTRY_SCRIPT.search(words[0].value):
         script = words[0]
     if script is None or not container.accelerated or not container.service:

@@ -1,4 +1,5 @@
-"""Jupyter notebooks (nbformat 4): the Python of their cells as one program, and the commands that they hand to a shell.
+"""Jupyter notebooks (nbformat 4): the Python of their cells as one program, the commands that they hand to a shell, and
+the files that they write.
 
 A cell's line stands in a line of the file, as Jupyter writes them; in a notebook that is one long line nothing has a
 place of its own, and it is not read.
@@ -7,11 +8,13 @@ place of its own, and it is not read.
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from kvgate.manifests.container import beside, find_requirement
+from kvgate.manifests.formats import format_of_name
 from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, items_at, text_at
@@ -22,20 +25,31 @@ from kvgate.source.text import SourceFile, Text
 from kvgate.source.yaml_tree import Scalar
 
 MAX_LINES: Final = 20_000
+MAX_WRITTEN: Final = 50  # files that a notebook writes
 
 _SHELL_CELL: Final = re.compile(r"%%(?:bash|sh|script\s+\S*sh)\b")
+_FILE_CELL: Final = re.compile(r"%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?P<name>[\w./-]+)\s*$")
 _OTHER_CELL: Final = re.compile(r"%%(?!time\b|capture\b|timeit\b)")
 _COMMAND: Final = re.compile(r"[ \t]*!{1,2}")
 _MAGIC: Final = re.compile(r"[ \t]*[%?]")
 _ASSIGNED_COMMAND: Final = re.compile(r"(=[ \t]*)[!%][^\n]*")
 _REFERENCE: Final = re.compile(r"(?<![{$])\{(?P<braced>[A-Za-z_]\w*)\}")
+_LONG_QUOTE: Final = re.compile(r"\"\"\"|\'\'\'")
+
+ReadAs: TypeAlias = Callable[[SourceFile, str], Iterator[ServeUnit | Unread]]
+"""Reads a text as a file of that name."""
 
 
-def read_notebook(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
-    """The serve units of one notebook."""
+def read_notebook(tree: Tree, file: SourceFile, read_as: ReadAs) -> Iterator[ServeUnit | Unread]:
+    """The serve units of one notebook.
+
+    Args:
+        read_as: how the files are read that its cells write.
+    """
     lines: dict[int, Scalar] = {}
     program: dict[int, str] = {}
     commands: list[list[Scalar]] = []
+    written: list[tuple[str, list[Scalar]]] = []
     for document in tree.stream(file).documents:
         for cell in items_at(document, "cells"):
             if text_at(cell, "cell_type") != "code":
@@ -45,7 +59,11 @@ def read_notebook(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
                 if lines.setdefault(item.span.line, item) is not item:
                     yield Unread("a notebook that is written in one line is not read", file.line_span(1))
                     return
-            _sort(source, program, commands)
+            head = _FILE_CELL.match(source[0].value) if source else None
+            if head is not None:
+                written.append((head["name"], source[1:]))
+            else:
+                _sort(source, program, commands)
     if len(lines) > MAX_LINES:
         yield Unread(f"a notebook of {len(lines):,} lines is not read", file.line_span(1))
         return
@@ -56,6 +74,11 @@ def read_notebook(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         yield from read_python(tree, python)
     if commands:
         yield from _shell(tree, file, commands, _constants(python))
+    for name, texts in written[:MAX_WRITTEN]:
+        # one that the tree has as well is read there
+        form = format_of_name(name)
+        if form not in (None, "notebook") and tree.read(posixpath.join(posixpath.dirname(file.path), name)) is None:
+            yield from read_as(_alone(file, {item.span.line: item.value.rstrip("\n") for item in texts}), name)
 
 
 def _sort(source: list[Scalar], program: dict[int, str], commands: list[list[Scalar]]) -> None:
@@ -67,15 +90,18 @@ def _sort(source: list[Scalar], program: dict[int, str], commands: list[list[Sca
     if _OTHER_CELL.match(first):
         return
     continued: list[Scalar] | None = None
+    quote = ""
     for item in source:
-        if continued is not None or _COMMAND.match(item.value):
+        if continued is not None or (not quote and _COMMAND.match(item.value)):
             if continued is None:
                 continued = []
                 commands.append(continued)
             continued.append(item)
             if not item.value.rstrip().endswith("\\"):
                 continued = None
-        elif not _MAGIC.match(item.value):
+        elif quote or not _MAGIC.match(item.value):
+            for mark in _LONG_QUOTE.findall(item.value):  # what stands in a long text is no command
+                quote = mark if not quote else "" if mark == quote else quote
             program[item.span.line] = _ASSIGNED_COMMAND.sub(r"\1None", item.value.rstrip("\n"))
 
 
@@ -84,10 +110,15 @@ def _python(file: SourceFile, program: dict[int, str]) -> SourceFile | None:
     if not program:
         return None
     indent = len(file.line_text(min(program))) - len(file.line_text(min(program)).lstrip()) + 1
-    texts = [""] * max(program)
-    for line, text in program.items():
-        texts[line - 1] = " " * indent + text if text.strip() else ""
-    texts[0] = "if 1:"
+    indented = {line: " " * indent + text if text.strip() else "" for line, text in program.items()}
+    return _alone(file, {**indented, 1: "if 1:"})
+
+
+def _alone(file: SourceFile, lines: dict[int, str]) -> SourceFile:
+    """A file with nothing but some texts, each in its line."""
+    texts = [""] * max(lines, default=0)
+    for line, text in lines.items():
+        texts[line - 1] = text
     return SourceFile(file.path, "\n".join(texts) + "\n")
 
 

@@ -214,6 +214,7 @@ class _Reader:
         self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file))
         self.find = beside(tree, file)
         self.module = module
+        self._calls = [call for call in self.names.calls if not self.names.never_runs(call)]
         self.probes: set[int] = set()
         self.is_test = _TEST.search(file.text) is not None or _TEST_PATH.search(file.path) is not None
         self.environment = self._environment()
@@ -223,7 +224,7 @@ class _Reader:
         for found in self._run():
             seen.add(_places(found[0]))
             yield found
-        for call in self.names.calls:
+        for call in self._calls:
             for start in self._handed_over(call):
                 if _places(start) not in seen:  # a line that is run, and told to a log as well, is one server
                     seen.add(_places(start))
@@ -233,7 +234,7 @@ class _Reader:
         heads = {places[0] for places in seen if places} | self.probes
         lines: set[tuple[str, ...]] = set()
         for written, name in self.names.lists():
-            if self.names.is_claim(written):
+            if self.names.is_claim(written) or self.names.never_runs(written):
                 continue
             # a command line word by word: a function of the file's own runs it, a framework, another file
             of_name = self._of_line(name, written) if name is not None else []
@@ -249,7 +250,7 @@ class _Reader:
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
-        for call in self.names.calls:
+        for call in self._calls:
             dotted = self.names.imported(call.func)
             name = dotted.rpartition(".")[2]
             if name in _ENGINES and _is_vllm(dotted):
@@ -428,12 +429,14 @@ class _Reader:
         """What a list of words or the text of a command line starts."""
         joined = self.names.joined(first)
         words_of_list = self.names.words(joined if joined is not None else first)
-        if words_of_list is not None:
+        # texts that are put behind each other are a command line, whatever is in each of them
+        is_text = self.names.joins_texts(first) and any(map(_has_blank, words_of_list or ()))
+        if words_of_list is not None and not is_text:
             return self._of_words(words_of_list, call)
-        if not re.search("vllm", self.source.written(call) + self._text_of(first), re.IGNORECASE):
-            return []
-        value = value_of_word(self.names.word(first), splits=True)
-        if not value.text.value.strip():
+        return self._of_text(value_of_word(self.names.word(first), splits=True), first)
+
+    def _of_text(self, value: Value, written: ast.expr) -> list[Start]:
+        if not re.search("vllm", self.source.written(written) + value.value, re.IGNORECASE) or not value.value.strip():
             return []
         return starts_of_script(value, {}, self.find)
 
@@ -486,11 +489,9 @@ class _Reader:
             values[name], spans[name] = value_of_word(word), place
         return values, spans
 
-    def _text_of(self, node: ast.expr) -> str:
-        return self.names.word(node).value
-
     def _of_words(self, words: Sequence[Word], call: ast.expr) -> list[Start]:
-        if not any("vllm" in word.value.lower() for word in words):
+        unknown = len(words) > 2 and words[1].value == "serve" and not words[0].resolved
+        if not unknown and not any("vllm" in word.value.lower() for word in words):
             return []
         plain, added = unwrap(tuple(words[:MAX_WORDS]))
         command = Command(plain, tuple(added), (), self.source.span(call))
@@ -567,6 +568,10 @@ def _runs_parser(dotted: str) -> str | None:
         return "python"
     made, dot, _ = dotted.partition(_FROM_COMMAND_LINE)
     return _ENGINES.get(made.rpartition(".")[2]) if dot and _is_vllm(made) else None
+
+
+def _has_blank(word: Word) -> bool:
+    return word.resolved and re.search(r"\s", word.value) is not None
 
 
 def _places(start: Start) -> tuple[int, ...]:

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
-from kvgate.shell.value import Value
+from kvgate.shell.value import Value, value_of_word
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
-MAX_STEPS: Final = 300_000
+MAX_STEPS: Final = 100_000
 # Calls that declare a field of a class or an option of a function, and take its default.
 _DECLARES: Final = frozenset({"Argument", "Field", "Option", "Query", "field", "parameter"})
 # Methods of texts that are followed, and the longest text on which they are.
@@ -28,6 +28,12 @@ MAX_PLAIN_TEXT: Final = 1_000
 _PATH_FUNCTIONS: Final = frozenset({"abspath", "expanduser", "expandvars", "fspath", "normpath", "realpath"})
 _PATH_METHODS: Final = frozenset({"absolute", "as_posix", "expanduser", "resolve"})
 _CASTS: Final = frozenset({"str", "int", "float", "Path", "PurePath", "PosixPath"})
+# Calls that stand for their first argument, whatever else they are given: a program by its name, a model to download.
+_STANDS_FOR: Final = frozenset({"HuggingFaceModel", "which"})
+_KINDS: Final[Mapping[str, type]] = {
+    "bool": bool, "dict": dict, "float": float, "int": int, "list": list, "str": str, "tuple": list,
+}  # fmt: skip
+MAX_ROUNDS: Final = 100
 _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.eq, ast.IsNot: operator.ne, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.In: lambda one, other: one in other,
@@ -76,13 +82,18 @@ class Source:
 
 @record
 class _Assigned:
-    """One assignment to a name: its value (None where it is none that can be read), whether it always happens, and its
-    line and column."""
+    """One assignment to a name: its value (None where it is none that can be read), whether it always happens, its line
+    and column, and the loop around it with the statement itself."""
 
     value: ast.expr | None
     adds: bool
     condition: str | None = None
     place: tuple[int, int] = (0, 0)
+    loop: tuple[ast.For, ast.AST] | None = None
+
+
+_Round: TypeAlias = tuple[dict[str, ast.expr], str | None]
+"""What the names of a loop stand for in one round, and the condition under which there is such a round."""
 
 
 class Names:
@@ -105,15 +116,19 @@ class Names:
         self.calls: list[ast.Call] = []
         self._parents: dict[ast.AST, ast.AST] = {}
         self._imports: dict[str, str] = {}
-        self._assigned: dict[tuple[ast.AST, str], list[tuple[ast.AST, _Assigned]]] = {}
+        # a statement that assigns, what it does, and the call of a function that does it for its caller
+        self._assigned: dict[tuple[ast.AST, str], list[tuple[ast.AST, _Assigned, ast.Call | None]]] = {}
         self._settled: dict[tuple[ast.AST, str], list[_Assigned]] = {}
         self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lists: list[ast.List] = []
+        self._returns: dict[ast.AST, list[ast.expr]] = {}
+        self._bound: list[tuple[ast.AST, dict[str, ast.expr]]] = []
         self._steps = 0
         self._repeated: set[str] = set()
         self._options: dict[str, ast.Call] = {}
         self._visit(limit)
+        self._note_helpers()
 
     def _visit(self, limit: int) -> None:
         stack: list[ast.AST] = [self.module]
@@ -202,7 +217,38 @@ class Names:
             scope = self._class(node) or scope
         if key in _global_names(scope):
             scope = self.module
-        self._assigned.setdefault((scope or self.module, key), []).append((node, _Assigned(value, adds)))
+        self._assigned.setdefault((scope or self.module, key), []).append((node, _Assigned(value, adds), None))
+
+    def _note_helpers(self) -> None:
+        """``add_flags(command)``: what a function appends to a list of its caller, as additions where it is called."""
+        helpers: dict[str, dict[str, list[tuple[ast.AST, _Assigned, ast.Call | None]]]] = {}
+        for (scope, key), entries in self._assigned.items():
+            if not isinstance(scope, _FUNCTIONS) or scope.name in self._repeated or key not in _parameters(scope):
+                continue
+            if self._functions[scope.name] is scope and all(assigned.adds for _, assigned, _ in entries):
+                helpers.setdefault(scope.name, {})[key] = list(entries)
+        for call in self.calls if helpers else ():
+            added = helpers.get(_called_name(call), {})
+            for key, given in self._given(self._functions[_called_name(call)], call) if added else ():
+                target = _key(given) if key in added else None
+                if target is None:
+                    continue
+                above: ast.AST | None = self._class(call) if target.startswith("self.") else self._scope(call)
+                known = self._assigned.get((above or self.module, target))
+                if known is not None and above is not self._functions[_called_name(call)]:
+                    known += [(node, assigned, call) for node, assigned, _ in added[key]]
+                    known.sort(key=lambda entry: _place(entry[2] or entry[0]))
+
+    def _given(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call
+    ) -> Iterator[tuple[str, ast.expr]]:
+        """The parameters of a function and what a call gives for them."""
+        names = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
+        bound = isinstance(self._parents.get(function), ast.ClassDef) and not any(
+            _key(decorator) == "staticmethod" for decorator in function.decorator_list
+        )
+        yield from zip(names[bound:], call.args, strict=False)
+        yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg)
 
     def _of_scope(self, scope: ast.AST, key: str) -> list[_Assigned] | None:
         """The assignments to a name in one scope that may happen; None where there are none at all."""
@@ -213,13 +259,25 @@ class Names:
         if settled is None:
             self._settled[scope, key] = [_Assigned(None, False)]  # unknown to conditions that ask for the name itself
             settled = []
-            for node, assigned in written:
+            for node, assigned, call in written:
                 happens, condition = self._condition(node, scope)
+                if call is not None and happens:
+                    happens, around = self._condition(call, scope)
+                    condition = condition or around
                 if happens:
-                    place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-                    settled.append(_Assigned(assigned.value, assigned.adds, condition, place))
+                    loop = self._loop(node, scope) if call is None and condition is not None else None
+                    settled.append(_Assigned(assigned.value, assigned.adds, condition, _place(call or node), loop))
             self._settled[scope, key] = settled
         return settled or None
+
+    def _loop(self, node: ast.AST, scope: ast.AST) -> tuple[ast.For, ast.AST] | None:
+        """The outermost loop around a statement of a scope, and the statement."""
+        found: ast.For | None = None
+        current = self._parents.get(node)
+        while current is not None and current is not scope:
+            found = current if isinstance(current, ast.For) else found
+            current = self._parents.get(current)
+        return (found, node) if found is not None else None
 
     def _scope(self, node: ast.AST) -> ast.AST:
         current = self._parents.get(node)
@@ -335,6 +393,17 @@ class Names:
                         yield decorator
             current = self._parents.get(current)
 
+    def never_runs(self, node: ast.AST) -> bool:
+        """Whether a node stands under ``if False:``."""
+        inner, current = node, self._parents.get(node)
+        while current is not None:
+            if isinstance(current, ast.If) and isinstance(current.test, ast.Constant) and inner is not current.test:
+                runs = inner in current.body
+                if bool(current.test.value) is not runs:
+                    return True
+            inner, current = current, self._parents.get(current)
+        return False
+
     def is_claim(self, node: ast.AST) -> bool:
         """Whether a node is a part of an ``assert`` or of a comparison: what is said about it, not done."""
         current: ast.AST | None = node
@@ -371,6 +440,9 @@ class Names:
         key = _key(node)
         if depth > MAX_DEPTH:
             return None
+        bound = self._in_round(node)
+        if bound is not None:
+            return [_Assigned(bound, False)]
         if key is None:
             return self._field(node, depth) if isinstance(node, ast.Attribute) else None
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
@@ -379,7 +451,9 @@ class Names:
             if found is not None and not key.startswith("self."):
                 found = _in_force(found, node if scope is self._scope(node) else None)
             if found is not None:
-                if found[0].condition is not None and isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
+                first = found[0]
+                unsure = first.condition is not None or first.adds
+                if unsure and isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
                     found = [_Assigned(self._argument(scope, key), False), *found]
                 return found
             if isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
@@ -509,6 +583,11 @@ class Names:
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
+        if isinstance(node, ast.Call):
+            returned = self._returned(node)
+            if returned is None or self._condition(returned, self._function(returned)) != (True, None):
+                return node
+            return self.followed(returned, depth + 1)
         found = self._assignments(node, depth)
         if found is None or any(assigned.adds or assigned.value is None for assigned in found):
             return node
@@ -612,6 +691,22 @@ class Names:
                 return known
         return None, False
 
+    def _path_steps(self, node: ast.expr) -> list[ast.expr] | None:
+        """The steps of a path whose last one is known: ``folder / "vllm"``, ``os.path.join(folder, "vllm")``,
+        ``Path(program).with_name("vllm")``; None for other expressions."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            steps = [node.left, node.right]
+        elif not isinstance(node, ast.Call) or node.keywords or not isinstance(node.func, ast.Attribute):
+            return None
+        elif node.func.attr == "join" and self.imported(node.func).endswith("path.join"):
+            steps = node.args
+        elif node.func.attr in ("joinpath", "with_name"):
+            steps = [node.func.value, *node.args]
+        else:
+            return None
+        value, known = self.constant(steps[-1]) if steps else (None, False)
+        return steps if known and isinstance(value, str) else None
+
     @staticmethod
     def _path(*parts: tuple[Any, bool]) -> tuple[Any, bool]:
         values = [value for value, known in parts if known and isinstance(value, str) and len(value) <= MAX_PLAIN_TEXT]
@@ -679,6 +774,10 @@ class Names:
             return self._path(*parts) if parts else (None, False)
         if name in _PATH_METHODS and isinstance(node.func, ast.Attribute) and not node.args:
             return self.constant(node.func.value, depth + 1)
+        if name == "isinstance" and len(node.args) == 2:
+            return self._is_instance(node.args[0], node.args[1], depth)
+        if node.args and name in _STANDS_FOR:
+            return self.constant(node.args[0], depth + 1)
         if len(node.args) != 1 or node.keywords:
             return None, False
         value, known = self.constant(node.args[0], depth + 1)
@@ -696,6 +795,17 @@ class Names:
         except (TypeError, ValueError, OverflowError):
             return None, False
         return (str(value), True) if isinstance(value, (str, int, float)) else (None, False)
+
+    def _is_instance(self, node: ast.expr, kinds: ast.expr, depth: int) -> tuple[Any, bool]:
+        value, known = self.constant(node, depth + 1)
+        asked = {_key(kind) or "" for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])}
+        if not known and isinstance(node := self.followed(node, depth + 1), ast.JoinedStr):
+            value, known = "", True
+        return (
+            (any(isinstance(value, _KINDS[kind]) for kind in asked), True)
+            if known and asked <= _KINDS.keys()
+            else (None, False)
+        )
 
     @staticmethod
     def _text_method(name: str, text: str, *given: object) -> tuple[Any, bool]:
@@ -783,7 +893,8 @@ class Names:
         return self._value(node, depth).word()
 
     def _value(self, node: ast.expr, depth: int) -> Value:
-        use = node
+        node = self._plain(node)
+        use = self._in_round(node) or node
         self._steps += 1
         node = self.followed(node)
         if self._steps > MAX_STEPS:
@@ -806,9 +917,27 @@ class Names:
             return Value(Text.at(str(value), self.source.span(node)))
         while isinstance(node, ast.Call) and len(node.args) == 1 and written_call(node)[0] in _CASTS:
             use = node = node.args[0]  # int(x) is as little known as x
+        if isinstance(node, ast.Call) and depth <= MAX_DEPTH and self.joins_texts(node) and len(node.args) == 1:
+            words = self.words(node.args[0], depth + 1)
+            if words is not None:
+                mark = self.constant(node.func.value)[0] if isinstance(node.func, ast.Attribute) else None
+                between = Value(Text.at(str(mark), self.source.span(node)))
+                parts = [part for word in words for part in (between, value_of_word(word, splits=True))]
+                return Value.join(parts[1:]) if parts else Value(Text.at("", self.source.span(node)))
+        steps = self._path_steps(node) if depth <= MAX_DEPTH else None
+        if steps is not None:
+            between = Value(Text.at("/", self.source.span(node)))
+            parts = [part for step in steps for part in (between, self._value(step, depth + 1))]
+            return Value.join(parts[1:])
         text = self.source.text(use)
         written = " ".join(text.value.split())
         return Value.unknown(text, self.why(node), written=written, splits=False)
+
+    def _plain(self, node: ast.expr) -> ast.expr:
+        """``x`` for ``str(x)``: as a word it is the same."""
+        while isinstance(node, ast.Call) and len(node.args) == 1 and _key(node.func) == "str" and not node.keywords:
+            node = node.args[0]
+        return node
 
     def joined(self, node: ast.expr) -> ast.expr | None:
         """``" ".join(words)``, ``shlex.join(words)``, ``shlex.split(text)``: what is inside."""
@@ -816,6 +945,12 @@ class Names:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
             return None
         return node.args[0] if node.func.attr == "join" else None
+
+    def joins_texts(self, node: ast.expr) -> bool:
+        """Whether it is ``" ".join(texts)``, which quotes nothing."""
+        node = self.followed(node)
+        owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        return isinstance(owner, ast.Constant)
 
     def given_by_parser(self, call: ast.Call) -> tuple[list[Word], list[Item]]:
         """The words that a parser reads for ``run(parser.parse_args())``, and what is set in its result behind that."""
@@ -867,8 +1002,12 @@ class Names:
 
     def returns(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
         """What a function returns, in the order of its text."""
-        found = (part for part in ast.walk(function) if isinstance(part, ast.Return))
-        return [part.value for part in found if part.value is not None and self._function(part) is function]
+        if function not in self._returns:
+            found = (part for part in ast.walk(function) if isinstance(part, ast.Return))
+            self._returns[function] = [
+                part.value for part in found if part.value is not None and self._function(part) is function
+            ]
+        return self._returns[function]
 
     def words(self, node: ast.expr, depth: int = 0) -> list[Word] | None:
         """The words of a list of arguments, with what is appended to it; None where it is no list."""
@@ -889,6 +1028,8 @@ class Names:
                 else:
                     result.append(self.word(item))
             return result
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self._comprehended(node, depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self.words(node.left, depth + 1), self.words(node.right, depth + 1)
             if left is None:
@@ -915,7 +1056,17 @@ class Names:
     def _words_assigned(self, found: list[_Assigned] | None, depth: int) -> list[Word] | None:
         """The words of a list that is assigned, and of what is appended to it."""
         result: list[Word] | None = None
+        unrolled: ast.For | None = None
         for assigned in found or ():
+            if assigned.loop is not None and assigned.adds:
+                if assigned.loop[0] is unrolled:
+                    continue
+                together = [each for each in found or () if each.loop is not None and each.loop[0] is assigned.loop[0]]
+                rounds = self._words_of_rounds(assigned.loop[0], together, depth)
+                if rounds is not None:
+                    unrolled = assigned.loop[0]
+                    result = [*(result or ()), *rounds]
+                    continue
             inner = self.words(assigned.value, depth + 1) if assigned.value is not None else None
             if inner is None:
                 if result is None or not assigned.adds:
@@ -925,6 +1076,112 @@ class Names:
                 inner = [_conditional(word, assigned.condition) for word in inner]
             result = [*(result or ()), *inner] if assigned.adds or assigned.condition is not None else inner
         return result
+
+    # -- loops -------------------------------------------------------------------------------------------------------
+
+    def _words_of_rounds(self, loop: ast.For, additions: Sequence[_Assigned], depth: int) -> list[Word] | None:
+        """What a loop adds to a list, round by round; None where the files do not say over what it goes."""
+        rounds = self._rounds(loop.target, loop.iter, depth)
+        if rounds is None or depth > MAX_DEPTH or not all(each.adds for each in additions):
+            return None
+        _, outside = self._condition(loop, self._scope(loop))
+        result: list[Word] = []
+        for names, given in rounds:
+            self._bound.append((loop, names))
+            for addition in additions:
+                statement = addition.loop[1] if addition.loop is not None else loop
+                happens, condition = self._happens_in_round(statement, loop)
+                inner = self.words(addition.value, depth + 1) if addition.value is not None and happens else []
+                if inner is None and addition.value is not None:
+                    inner = [_unknown_words(self.source.text(addition.value))]
+                condition = outside or given or condition
+                result += [_conditional(word, condition) for word in inner or ()] if condition else inner or ()
+            self._bound.pop()
+        return result
+
+    def _happens_in_round(self, statement: ast.AST, loop: ast.For) -> tuple[bool, str | None]:
+        happens, condition = self._condition(statement, loop)
+        for other in loop.body:
+            if not happens or self._is_within(statement, other):
+                break
+            if isinstance(other, ast.If) and isinstance(other.body[-1], ast.Continue):
+                skips = self._truth(other.test)
+                happens = skips is not True
+                condition = condition or (f"not ({self.source.written(other.test)})" if skips is None else None)
+        return happens, condition
+
+    def _rounds(self, target: ast.expr, over: ast.expr, depth: int) -> list[_Round] | None:
+        """The rounds of a loop over the entries of a mapping or over a list that is written out."""
+        names = [_key(part) or "" for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        found: list[tuple[list[ast.expr], str | None]] = []
+        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
+            items = self.items(over.func.value, depth + 1)
+            if items is None:
+                return None
+            latest = {name: (value, place, condition) for name, value, place, condition in items}
+            for key, (value, place, condition) in latest.items():
+                parts = [self._key_at(key, place), value]
+                pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
+                found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
+        else:
+            listed = self.followed(over, depth + 1)
+            if not isinstance(listed, (ast.List, ast.Tuple)):
+                return None
+            for item in listed.elts:
+                row = self.followed(item, depth + 1) if isinstance(target, ast.Tuple) else item
+                several = isinstance(target, ast.Tuple) and isinstance(row, (ast.List, ast.Tuple))
+                found.append((row.elts if several and isinstance(row, (ast.List, ast.Tuple)) else [item], None))
+        if len(found) > MAX_ROUNDS or any(len(parts) != len(names) for parts, _ in found):
+            return None
+        if any(isinstance(part, ast.Starred) for parts, _ in found for part in parts):
+            return None
+        return [(dict(zip(names, parts, strict=True)), condition) for parts, condition in found]
+
+    def _key_at(self, key: str, place: Span) -> ast.expr:
+        line = place.line
+        column = len(place.file.text[place.file.line_starts[line - 1] : place.start].encode())
+        end = column + len(place.text.encode())
+        return ast.Constant(key, lineno=line, col_offset=column, end_lineno=line, end_col_offset=end)
+
+    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp, depth: int) -> list[Word] | None:
+        """The words that a comprehension makes; None where the files do not say over what it goes."""
+
+        def made(level: int, condition: str | None) -> list[Word] | None:
+            if level == len(node.generators):
+                word = self.word(node.elt, depth + 1)
+                return [word if condition is None else _conditional(word, condition)]
+            part = node.generators[level]
+            rounds = self._rounds(part.target, part.iter, depth + 1)
+            if rounds is None:
+                return None
+            result: list[Word] = []
+            for names, given in rounds:
+                self._bound.append((node, names))
+                holds = [(self._truth(test), test) for test in part.ifs]
+                unsure = next((self.source.written(test) for truth, test in holds if truth is None), None)
+                happens = all(truth is not False for truth, _ in holds)
+                inner = made(level + 1, condition or given or unsure) if happens else []
+                self._bound.pop()
+                if inner is None or len(result) > MAX_STEPS:
+                    return None
+                result += inner
+            return result
+
+        return made(0, None) if depth <= MAX_DEPTH else None
+
+    def _in_round(self, node: ast.expr) -> ast.expr | None:
+        """What a name of a loop stands for in the round that is looked at."""
+        if isinstance(node, ast.Name):
+            for owner, names in reversed(self._bound):
+                if node.id in names and self._is_within(node, owner):
+                    return names[node.id]
+        return None
+
+    def _is_within(self, node: ast.AST, owner: ast.AST) -> bool:
+        current: ast.AST | None = node
+        while current is not None and current is not owner:
+            current = self._parents.get(current)
+        return current is not None
 
 
 def _unknown_words(text: Text) -> Word:
@@ -937,8 +1194,7 @@ def _conditional(word: Word, condition: str) -> Word:
 
 def written_call(call: ast.Call) -> tuple[str, Mapping[str, ast.expr]]:
     """The last part of a call's name, and its keywords."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name, {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    return _called_name(call), {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
 def _in_force(found: list[_Assigned], use: ast.expr | None) -> list[_Assigned]:
@@ -962,6 +1218,14 @@ def _key(node: ast.AST) -> str | None:
         owner = _key(node.value)
         return f"{owner}.{node.attr}" if owner is not None else None
     return None
+
+
+def _called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 
 
 def _lacking(name: str) -> tuple[str, ...]:

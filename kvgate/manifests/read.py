@@ -229,18 +229,28 @@ class Kustomize:
 
 def read_file(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     """The serve units of one file."""
-    form = format_of(file.path, file.text)
+    yield from _read_as(tree, file, file.path, kustomize)
+
+
+def _read_as(tree: Tree, file: SourceFile, name: str, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
+    """The serve units of a text that is a file of that name."""
+    form = format_of(name, file.text)
+    if form == "notebook":
+        from kvgate.manifests.notebook import read_notebook
+
+        yield from read_notebook(tree, file, lambda text, inner: _read_as(tree, text, inner, kustomize))
+        return
     if form != "yaml":
         yield from _read_code(tree, file, form)
         return
-    if file.path.endswith(".tpl") and "define" in file.text:
+    if name.endswith(".tpl") and "define" in file.text:
         return  # named templates: others include them
     if is_go_template(file.text) or tree.is_chart_template(file):
         from kvgate.manifests.helm.read import read_template
 
         yield from read_template(tree, file)
         return
-    if "{%" in file.text and is_template_name(file.path):
+    if "{%" in file.text and is_template_name(name):
         from kvgate.shell.template import without_tags
 
         yield from _read_jinja(tree, SourceFile(file.path, without_tags(file.text)), kustomize)
@@ -293,10 +303,6 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.makefile import read_makefile
 
         yield from read_makefile(tree, file)
-    elif form == "notebook":
-        from kvgate.manifests.notebook import read_notebook
-
-        yield from read_notebook(tree, file)
     elif form == "procfile":
         from kvgate.manifests.procfile import read_procfile
 

@@ -40,7 +40,7 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     text = Text.of_span(file.span(0, len(file.text)))
     find = beside(tree, file)
     try:
-        starts = _starts_of_modes(text, find)
+        starts = _starts_of_modes(text, find, _of_job(file))
     except TooLargeError as error:
         yield Unread(f"{error} is not read", file.line_span(1), serves=True)
         return
@@ -71,6 +71,34 @@ _JOB_GPUS: Final = regex(
     r"(?P<count>[0-9]{1,3})(?![\w:])"
 )
 _JOB_NODES: Final = regex(r"(?m)^#SBATCH[ \t]+(?:--nodes[= ]|-N[ \t]*)(?!1(?!\S))\S")
+
+
+# The variables that Slurm sets for a job by its options (man page of sbatch 24.05, "OUTPUT ENVIRONMENT VARIABLES").
+_JOB_VARIABLES: Final = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "gres": ("SLURM_GPUS_ON_NODE",),
+    "gpus-per-node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+    "gpus": ("SLURM_GPUS",),
+    "gpus-per-task": ("SLURM_GPUS_PER_TASK",),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "cpus-per-task": ("SLURM_CPUS_PER_TASK",),
+}
+_JOB_LETTERS: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task"}
+_JOB_OPTION: Final = regex(
+    r"(?m)^#SBATCH[ \t]+(?:--(?P<name>gres)[= \t]gpu:|--(?!gres)(?P<other>[a-z-]+)[= \t]|-(?P<letter>[NnGc])[ \t]*)"
+    r"(?:[A-Za-z][\w.-]*:)?(?P<count>[0-9]{1,5})(?![\w:,-])"
+)
+
+
+def _of_job(file: SourceFile) -> dict[str, Value]:
+    """What a batch job of Slurm finds set: what its script asks for."""
+    found: dict[str, Value] = {}
+    for match in _JOB_OPTION.finditer(file.text) if "#SBATCH" in file.text else ():
+        option = match["name"] or match["other"] or _JOB_LETTERS[match["letter"]]
+        for name in _JOB_VARIABLES.get(option, ()):
+            found.setdefault(name, Value(Text.of_span(file.span(*match.span("count")))))
+    return found
 
 
 def _allotted(file: SourceFile) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
@@ -116,26 +144,43 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """What stands in here documents (``kubectl apply -f - <<EOF``), with the variables that the script ends with."""
     if "<<" not in file.text or len(file.text) > MAX_CHARACTERS:
         return
+    documents = list(_here_documents(file.text))
     known: dict[str, Value] | None = None
-    for quoted, begin, end in _here_documents(file.text):
+
+    def filled(quoted: bool, begin: int, end: int) -> Value:
+        nonlocal known
+        value = Value(Text.of_span(file.span(begin, end)))
+        if quoted:
+            return value
+        if known is None:
+            from kvgate.shell.script import variables
+
+            try:
+                known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
+            except TooLargeError:
+                known = {}
+        return _filled_in(value, known)
+
+    targets: dict[str, tuple[bool, int, int]] = {}
+
+    def written_to(path: str) -> Value | None:
+        """What the script writes into the file of a path itself."""
+        if not targets:
+            for document in documents:
+                line = file.text[file.text.rfind("\n", 0, document[1] - 1) + 1 : document[1]]
+                targets.update({word.lstrip(">").strip("\"'"): document for word in line.split()})
+        return filled(*targets[path]) if path in targets else None
+
+    for quoted, begin, end in documents:
         body = file.text[begin:end]
         marks = next((marks for marks in _WRITTEN if all(mark.search(body) for mark in marks)), None)
         if marks is None or "vllm" not in body.lower():
             continue
-        value = Value(Text.of_span(file.span(begin, end)))
-        if not quoted:
-            from kvgate.shell.script import variables
-
-            if known is None:
-                try:
-                    known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
-                except TooLargeError:
-                    known = {}
-            value = _filled_in(value, known)
+        value = filled(quoted, begin, end)
         if marks is _UNIT:
             from kvgate.manifests.systemd import read_systemd
 
-            yield from read_systemd(tree, file, value)
+            yield from read_systemd(tree, file, value, written_to)
         else:
             yield from _written_documents(tree, file, value)
 
@@ -168,17 +213,17 @@ def _written_documents(tree: Tree, file: SourceFile, value: Value) -> Iterator[S
             yield from read_compose(tree, file, document)
 
 
-def _starts_of_modes(text: Text, find: Find) -> list[tuple[str, Start]]:
+def _starts_of_modes(text: Text, find: Find, environment: Mapping[str, Value]) -> list[tuple[str, Start]]:
     """The servers that the words of a script's ``case "$1"`` make it start, and those that it starts without.
 
     A server of a mode begins where the mode's name stands before its settings.
     """
-    by_itself = starts_of_script(text, {}, find)
+    by_itself = starts_of_script(text, environment, find)
     seen: dict[tuple[object, ...], Start] = {}
     of_modes: list[tuple[str, Start]] = []
     modes = _modes(text)
     for mode in modes:
-        for start in starts_of_script(text, {}, find, arguments=(mode,)):
+        for start in starts_of_script(text, environment, find, arguments=(mode,)):
             if _key(start) not in seen and not any(word.span == mode.span for word in start.words):
                 seen[_key(start)] = start
                 of_modes.append((mode.value, replace(start, span=mode.span)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
@@ -18,7 +18,7 @@ from kvgate.manifests.container import Container, ContainerRun, beside
 from kvgate.manifests.entrypoint import says_engine
 from kvgate.manifests.launch import find_starts
 from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.tree import Tree, read_env_file
+from kvgate.manifests.tree import Tree, read_env_file, read_env_text
 from kvgate.manifests.unit import GpuRequest, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -46,14 +46,20 @@ class _Environment:
     spans: dict[str, Span] = field(default_factory=dict)
 
 
-def read_systemd(tree: Tree, file: SourceFile, written: Value | None = None) -> Iterator[ServeUnit | Unread]:
+def read_systemd(
+    tree: Tree,
+    file: SourceFile,
+    written: Value | None = None,
+    written_to: Callable[[str], Value | None] = lambda path: None,
+) -> Iterator[ServeUnit | Unread]:
     """The serve units of one unit file.
 
     Args:
         written: the unit's text, where something else in the file writes it out.
+        written_to: what that writes into other files, by their path.
     """
     settings = list(_settings(written or Value(Text.of_span(file.span(0, len(file.text))))))
-    environment = _environment(tree, file, settings)
+    environment = _environment(tree, file, settings, written_to)
     try:
         yield from _services(tree, file, settings, environment)
         yield from _quadlet(tree, file, settings, environment)
@@ -273,13 +279,20 @@ def _with_templates(value: Value) -> Value:
     )
 
 
-def _environment(tree: Tree, file: SourceFile, settings: list[_Setting]) -> _Environment:
+def _environment(
+    tree: Tree, file: SourceFile, settings: list[_Setting], written_to: Callable[[str], Value | None]
+) -> _Environment:
     found = _Environment()
     for setting in settings:
         if setting.section not in ("Service", "Container"):
             continue
         if setting.name == "EnvironmentFile":
             path = setting.value.value.strip().lstrip("-").strip("\"'")
+            body = written_to(path)
+            if body is not None:
+                for name, value in read_env_text(body.text).items():
+                    found.values[name], found.spans[name] = value, setting.span
+                continue
             for place in (path.lstrip("/"), posixpath.basename(path)):
                 source = tree.read(posixpath.join(posixpath.dirname(file.path), place)) if place else None
                 if source is not None:

@@ -66,6 +66,12 @@ _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
+# A substitution that yields where a program is installed.
+_LOOKS_UP: Final = re.compile(
+    r"\s*(?:command\s+-v|type\s+-[pP]|which)\s+(?P<name>[\w.-]{1,80})\s*(?:2>\s*/dev/null\s*)?(?:\|\|\s*(?:true|:)\s*)?"
+)
+# Where programs are, of the paths that a variable may hold.
+_INSTALLED: Final = re.compile(r"(?:^|/)bin/[\w.-]+$")
 # A variable that is set by its use (`${NAME:=value}`).
 _DEFAULTS: Final = re.compile(r"\$\{\w+(?:\[[^]]*\])?:?=")
 
@@ -97,6 +103,7 @@ def commands(
         TooLargeError: the script, or what its variables grow to, is beyond all measure.
     """
     reader = _Reader(find)
+    reader.told = arguments is not None
     scope = _Scope.of_environment(environment or {}, arguments)
     reader.script(Value(text) if isinstance(text, Text) else text, scope, ())
     return reader.result()
@@ -156,7 +163,8 @@ class _Scope:
         self.touched = touched
         self.functions = functions
         self.arguments = arguments
-        self.ended = ""  # by which builtin nothing after it in the same branch is reached
+        # by which builtin nothing after it in the same branch is reached: `exit` that tells of a failure is "fail"
+        self.ended = ""
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, Value], arguments: Sequence[Word] | None) -> _Scope:
@@ -266,6 +274,7 @@ class _Reader:
         self.assuming = False  # whether what nobody sets counts as empty
         self.input: Value | None = None  # of the command at hand (`<<< "$X"`)
         self.inert: dict[int, bool] = {}  # by the node of a function's body
+        self.told = False  # whether it is known what the script is started with
         self.steps = 0
         self.depth = 0
         self.folder = ""  # where an absolute `cd` went
@@ -273,19 +282,20 @@ class _Reader:
         self.ran: set[str] = set()  # those of them that the script runs itself
 
     def result(self) -> list[Command]:
-        """Commands without the repetitions that a loop over the same start makes."""
-        seen: set[tuple[object, ...]] = set()
+        """Commands without the repetitions that a loop over the same start makes, nor those of branches of which one
+        is taken at most."""
+        seen: dict[tuple[object, ...], dict[tuple[str, int], Command]] = {}
         result: list[Command] = []
         for command in self.found:
             key = (
-                command.span.start,
-                command.span.path,
                 *(word.value for word in command.words),
                 *((item.name, item.value.value) for item in command.environment),
             )
-            if key not in seen:
-                seen.add(key)
-                result.append(command)
+            others, place = seen.setdefault(key, {}), (command.span.path, command.span.start)
+            if place in others or (len(others) < MAX_ITEMS and any(_instead(command, it) for it in others.values())):
+                continue
+            others[place] = command
+            result.append(command)
         return result
 
     # -- structure ---------------------------------------------------------------------------------------------
@@ -320,6 +330,8 @@ class _Reader:
 
     def nodes(self, source: _Source, nodes: Iterable[Any], scope: _Scope, conditions: tuple[str, ...]) -> None:
         for node in nodes:
+            if self.told and scope.ended == "exit":
+                return  # of what fails, it is taken that it does not
             self.node(source, node, scope, conditions)
 
     def node(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
@@ -762,8 +774,8 @@ class _Reader:
             if head not in self.calling:
                 if not self._inert(head, scope):
                     self._call(head, words[1:], scope, prefix, conditions)
-                elif _exits(*scope.functions[head]):
-                    scope.ended = "exit"
+                else:
+                    scope.ended = _exit_of(*scope.functions[head])
             return
         if self._nested(words, scope, prefix, conditions):
             return
@@ -790,7 +802,7 @@ class _Reader:
             scope.exported.add(item.name)
         self.node(source, body, scope, conditions)
         scope.arguments = outer
-        if scope.ended != "exit":
+        if scope.ended not in ("exit", "fail"):
             scope.ended = ""
         self.calling.pop()
 
@@ -849,7 +861,8 @@ class _Reader:
                     reason = f"{name.group()} is computed at run time"
                     scope.assign(name.group(), Value.unknown(Text.at(f"${name.group()}", span), reason), span)
         elif head in ("exit", "return", "break", "continue"):
-            scope.ended = head
+            failed = head == "exit" and len(words) > 1 and words[1].value != "0"
+            scope.ended = "fail" if failed else head
         else:
             return head in ("trap", "alias", "wait", "true", "false", ":")
         return True
@@ -1122,7 +1135,11 @@ class _Reader:
         if known is not None:
             fields.add_expanded(Value(Text.at(known, whole.span)), whole.span, quoted=quoted)
             return end
-        fields.add(Value.unknown(whole, f"{_short(whole.value)} is known at run time only"), quoted=quoted)
+        unknown = Value.unknown(whole, f"{_short(whole.value)} is known at run time only")
+        program = _LOOKS_UP.fullmatch(value.masked(), at + (2 if whole.value.startswith("$(") else 1), end - 1)
+        if program is not None:  # it is there, in a folder that is not known
+            unknown = Value.join([unknown, Value(Text.at(f"/{program['name']}", whole.span))])
+        fields.add(unknown, quoted=quoted)
         return end
 
     def _printed(self, value: Value, start: int, end: int, scope: _Scope, depth: int) -> str | None:
@@ -1298,7 +1315,8 @@ class _Reader:
 
     def _alternative(self, rest: Value | None, quoted: bool, fields: Fields, scope: _Scope, depth: int) -> None:
         if rest is not None:
-            lex(rest, 0, len(rest.text), fields, quoted=quoted, expander=self._expander(scope, depth + 1))
+            inside = self._expander(scope, depth + 1)
+            lex(rest, 0, len(rest.text), fields, quoted=quoted, within=True, expander=inside)
 
     def _length(self, use: Value, name: str, subscript: str, fields: Fields, scope: _Scope) -> None:
         stored = scope.variables.get(name)
@@ -1382,10 +1400,11 @@ def _emptied(value: Value) -> Value:
     return Value.join([*parts, value.slice(at, len(value.text))]) if parts else value
 
 
-def _exits(source: _Source, body: Any) -> bool:
-    """Whether a function ends the script in its last command."""
+def _exit_of(source: _Source, body: Any) -> str:
+    """How a function ends the script in its last command; nothing where it does not."""
     last = [child for child in body.children if child.is_named and child.type != "comment"][-1:]
-    return bool(last) and last[0].type == "command" and source.text(last[0]).split()[0] == "exit"
+    words = source.text(last[0]).split() if last and last[0].type == "command" else [""]
+    return "" if words[0] != "exit" else "exit" if words[1:] in ([], ["0"]) else "fail"
 
 
 _COUNTS: Final = re.compile(
@@ -1439,6 +1458,13 @@ def _handed_on(words: Sequence[Word]) -> Iterator[Value]:
             value = value.slice(option.end(), len(value.text))
         if re.search(r"\s", value.value.strip()):
             yield value
+
+
+def _instead(command: Command, other: Command) -> bool:
+    """Whether a command runs only where another one does not."""
+    pairs = zip(command.conditions, other.conditions, strict=False)
+    first, second = next(((one, two) for one, two in pairs if one != two), ("", ""))
+    return f"not: {second}" == first or f"not: {first}" == second
 
 
 def _short(text: str, limit: int = 60) -> str:
@@ -1553,7 +1579,7 @@ def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span, li
         scope.exported |= other.exported
     alive = [(other, why) for other, why in outcomes if not other.ended]
     if not alive:
-        scope.ended = outcomes[0][0].ended
+        scope.ended = next((other.ended for other, _ in outcomes if other.ended != "exit"), "exit")
     outcomes = alive or outcomes
     if likely is not None and likely.ended:
         likely = None
@@ -1623,7 +1649,12 @@ def _either(
                 parts.append(Value(extra_value.text.slice(0, lead)))
                 parts.append(Value.unknown(extra_value.text.slice(lead, len(body)), reason))
         return Value.join(parts)
-    return Value.unknown(Text.at(f"${name}", span), f"{name} depends on a condition ({why})")
+    unknown = Value.unknown(Text.at(f"${name}", span), f"{name} depends on a condition ({why})")
+    programs = {basename(value.word(quoted=True)) if isinstance(value, Value) else "" for value in values}
+    if len(programs) == 1 and any(isinstance(value, Value) and _INSTALLED.search(value.value) for value in values):
+        # the same program in one folder or another
+        return Value.join([unknown, Value(Text.at(f"/{programs.pop()}", span))])
+    return unknown
 
 
 def _unescaped(text: Text, start: int, end: int) -> Text:

@@ -20,6 +20,7 @@ BLANKS: Final = " \t\r\n"
 MAX_FIELDS: Final = 300_000  # characters and parts of the words of one command
 _PLAIN: Final = regex(r"[^\s\\'\"$`]+")
 _PLAIN_QUOTED: Final = regex(r"[^\\$`]+")
+_PLAIN_WITHIN: Final = regex(r'[^\\$`"]+')
 _IN_QUOTES: Final = regex(r'["\\$]')
 _IN_BRACKETS: Final = regex(r"""["'\\$(){}]""")
 _FIELD: Final = regex(r"\S+")
@@ -121,9 +122,15 @@ def lex(
     fields: Fields,
     *,
     quoted: bool = False,
+    within: bool = False,
     expander: Expander | None = None,
 ) -> None:
-    """Read characters ``[start, end)`` of a command line into fields; blanks outside quotes end words."""
+    """Read characters ``[start, end)`` of a command line into fields; blanks outside quotes end words.
+
+    Args:
+        within: what is quoted stands in the braces of an expansion, where quotes of its own are taken off
+            (``"${X:+"$X"}"``).
+    """
     text = value.masked()
     holes: dict[int, Hole] = {}
     if value.holes:
@@ -131,7 +138,7 @@ def lex(
         behind = bisect_left(value.holes, end, key=attrgetter("start"))
         holes = {hole.start: hole for hole in value.holes[first:behind]}
     starts = list(holes)
-    plain = _PLAIN_QUOTED if quoted else _PLAIN
+    plain = (_PLAIN_WITHIN if within else _PLAIN_QUOTED) if quoted else _PLAIN
     at = start
     while at < end:
         hole = holes.get(at)
@@ -154,6 +161,8 @@ def lex(
                 fields.end_word()
             else:
                 fields.add(value.slice(at, at + 1), quoted=True)
+            at += 1
+        elif quoted and within and char == '"':
             at += 1
         elif not quoted and char == "'":
             close = text.find("'", at + 1, end)

@@ -62,6 +62,7 @@ LONG = {
         "supervisord.conf",
         "[program:v]\ncommand=vllm serve org/m\nenvironment=" + "a" * 390_000 + "\n",
     ),
+    "blank lines before what a file is": ("start", "\n" * 3_000 + "vllm serve org/m\n"),
     "programs": ("supervisord.conf", "".join(f"[program:v{i}]\ncommand=vllm serve org/m\n" for i in range(1_600))),
 }
 

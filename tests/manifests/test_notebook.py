@@ -38,7 +38,6 @@ def test_commands_for_a_shell() -> None:
         "!pip install vllm==0.8.5\nMODEL = 'org/m'\nLEN = 4096",
         "!nohup vllm serve {MODEL} --max-model-len {LEN} \\\n    --port {PORT} > log &",
         "%%bash\nexport P=80\nvllm serve org/n --port $P",
-        "%%writefile start.sh\nvllm serve org/o",
     )
     assert shown(text) == [
         ("notebook", "org/m --max-model-len 4096 --port ?{PORT}"),
@@ -65,6 +64,36 @@ def test_programs_over_several_cells() -> None:
     ]
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "llm = LLM" in line)
     assert reading(text).units[0].span.line == line
+
+
+def test_files_that_cells_write() -> None:
+    text = notebook(
+        "%%writefile deploy/start.sh\nvllm serve org/o \\\n  --port 80",
+        "%%file serve.py\nfrom vllm import LLM\nNAME = 'org/p'\nLLM(NAME)",
+        "%%writefile -a pod.yaml\napiVersion: v1\nkind: Pod\nmetadata: {name: m}\nspec:\n  containers:\n"
+        "  - image: vllm/vllm-openai:v0.9.0\n    args: [--model, org/q]",
+        "%%writefile notes.md\nRun `vllm serve org/r`",
+    )
+    assert shown(text) == [
+        ("script", "org/o --port 80"), ("offline-engine", "--model org/p"), ("Pod", "--model org/q"),
+    ]  # fmt: skip
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "LLM(NAME)" in line)
+    assert [unit.path for unit in reading(text).units] == ["serve.ipynb"] * 3
+    assert reading(text).units[1].span.line == line
+
+
+def test_a_file_that_a_cell_writes_and_the_tree_has_is_read_there() -> None:
+    cell = "from vllm import LLM\nLLM('org/p')\n"
+    files = [SourceFile("a/serve.ipynb", notebook("%%writefile serve.py\n" + cell)), SourceFile("a/serve.py", cell)]
+    assert [unit.path for unit in read_tree(files).units] == ["a/serve.py"]
+
+
+def test_what_stands_in_a_long_text_is_no_command() -> None:
+    text = notebook(
+        'def f():\n    """Start it:\n\n    !vllm serve org/doc\n    """\n!vllm serve org/m',
+        "x = '''\n!vllm serve org/text\n'''; y = '''z'''\n!vllm serve org/n",
+    )
+    assert [words for _, words in shown(text)] == ["org/m", "org/n"]
 
 
 def test_a_notebook_in_one_line_is_said() -> None:

@@ -590,13 +590,148 @@ def test_a_default_for_what_has_no_value(code: str, expected: str) -> None:
         ("os.path.join(ROOT, 'm')", "/models/m"),
         ("str(Path(ROOT) / 'm')", "/models/m"),
         ("str(Path('~/m').expanduser().resolve())", "~/m"),
-        ("os.path.join(unknown, 'm')", "?os.path.join(unknown, 'm')"),
-        ("str(Path(__file__).parent / 'm')", "?Path(__file__).parent / 'm'"),
+        ("os.path.join(unknown, 'm')", "?unknown/m"),
+        ("str(Path(__file__).parent / 'm')", "?Path(__file__).parent/m"),
     ],
 )
 def test_paths(value: str, expected: str) -> None:
     text = f"import os\nfrom pathlib import Path\nfrom vllm import LLM\nROOT = '/models'\nLLM(model={value})\n"
     assert words(one(text)) == f"--model {expected}"
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "expected"),
+    [
+        ("self.vllm_path", "'--port', '1'", "org/m --port 1"),
+        ("shutil.which('vllm') or 'vllm'", "", "org/m"),
+        ("str(self.venv / 'bin' / 'vllm')", "", "org/m"),
+        ("os.path.join(folder, 'vllm')", "", "org/m"),
+        ("str(Path(sys.executable).with_name('vllm'))", "", "org/m"),
+        ("settings.binary", "'--max-model-len', '8', '--enforce-eager'", "org/m --max-model-len 8 --enforce-eager"),
+        ("settings.binary", "'--port', '1'", None),
+        ("self.vllm_router", "'--port', '1'", None),
+        ("self.vllm_mlx", "'--max-num-seqs', '1', '--enable-auto-tool-choice'", None),
+    ],
+)
+def test_a_program_whose_path_is_not_known(program: str, flags: str, expected: str | None) -> None:
+    found = units(
+        f"# vllm serve\nimport subprocess, shutil\nsubprocess.Popen([{program}, 'serve', 'org/m', {flags}])\n"
+    )
+    assert [words(unit) for unit in found] == ([expected] if expected is not None else [])
+
+
+def test_flags_that_a_helper_appends_to_the_list_of_its_caller() -> None:
+    unit = one(
+        """\
+        import subprocess
+        class Server:
+            def start(self, config):
+                command = ["vllm", "serve", "org/m"]
+                self._add_flags(command, config)
+                if config.eager:
+                    add_seed(command)
+                command.append("--enable-lora")
+                subprocess.Popen(command)
+
+            def _add_flags(self, out, config):
+                out += ["--port", "8001"]
+                if config.length:
+                    out.extend(["--max-model-len", "4096"])
+
+        def add_seed(argv):
+            argv.append("--seed=1")
+        """
+    )
+    assert words(unit) == "org/m --port 8001 ?--max-model-len ?4096 ?--seed=1 --enable-lora"
+    assert [word.unresolved[0].reason for word in unit.words if word.unresolved] == [
+        "only if config.length", "only if config.length", "only if config.eager",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("for k, v in OPTIONS.items():\n    cmd += [f'--{k.replace(\"_\", \"-\")}', str(v)]\n",
+         "--max-model-len 8 --enforce-eager True --quantization ?None"),
+        ("for k, v in OPTIONS.items():\n    flag = '--' + k\n    if v is None:\n        continue\n"
+         "    if isinstance(v, bool):\n        cmd.append(flag)\n    else:\n        cmd.extend([flag, str(v)])\n",
+         "--max_model_len 8 --enforce_eager"),
+        ("for flag in ['--enable-lora', '--enforce-eager']:\n    cmd.append(flag)\n", "--enable-lora --enforce-eager"),
+        ("for k, v in (('seed', SEED), ('port', 1)):\n    if v:\n        cmd += ['--' + k, str(v)]\n",
+         "?--seed ?SEED --port 1"),
+        ("for k, v in unknown.items():\n    cmd += [f'--{k}', str(v)]\n", "?--k ?v"),
+        ("cmd += [x for k, v in OPTIONS.items() if v is not None for x in ('--' + k, str(v))]\n",
+         "--max_model_len 8 --enforce_eager True"),
+        ("cmd += [y for pair in {'--seed': '1'}.items() for y in pair]\n", "--seed 1"),
+        ("k = 'port'\nfor k in ['--enable-lora']:\n    cmd.append(k)\ncmd.append(unknown[k])\n",
+         "--enable-lora ?unknown[k]"),
+    ],
+)  # fmt: skip
+def test_a_mapping_that_becomes_flags(code: str, expected: str) -> None:
+    unit = one(
+        "import subprocess\nOPTIONS = {'max_model_len': 8, 'enforce_eager': True, 'quantization': None}\n"
+        f"cmd = ['vllm', 'serve', 'org/m']\n{code}subprocess.Popen(cmd)\n"
+    )
+    assert words(unit) == f"org/m {expected}"
+
+
+def test_flags_of_a_loop_stand_where_the_mapping_has_them() -> None:
+    unit = one(
+        """\
+        import subprocess
+        options = {
+            "max-model-len": 8,
+        }
+        cmd = ["vllm", "serve", "org/m"]
+        for key, value in options.items():
+            cmd += [f"--{key}", str(value)]
+        subprocess.run(cmd)
+        """
+    )
+    assert (unit.words[2].value, unit.words[2].text.span.line) == ("8", 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("' '.join(['vllm serve', 'org/m', '--port 8', f'--seed {SEED}'])", "org/m --port 8 --seed 1"),
+        ("' '.join(['vllm', 'serve', 'org/m', f\"--hf-overrides '{json.dumps({'a': 1})}'\"])",
+         'org/m --hf-overrides {"a": 1}'),
+        ("f\"vllm serve org/m {' '.join(['--seed', str(SEED)])}\"", "org/m --seed 1"),
+        ("'vllm serve org/m ' + ' '.join(f'--{k} {v}' for k, v in {'seed': SEED, 'port': 2}.items())",
+         "org/m --seed 1 --port 2"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_joined_to_a_command_line(line: str, expected: str) -> None:
+    unit = one(f"import json, subprocess\nSEED = 1\nsubprocess.Popen({line}, shell=True)\n")
+    assert words(unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("test", "runs"),
+    [("False", False), ("0", False), ("True", True), ("__name__ == '__main__'", True), ("args.serve", True)],
+)
+def test_what_stands_under_a_condition_that_never_holds_is_no_server(test: str, runs: bool) -> None:
+    code = f"import subprocess\nif {test}:\n    subprocess.run(['vllm', 'serve', 'org/m'])\n"
+    code += "    LINE = ['vllm', 'serve', 'org/n']\n"
+    assert len(units(code)) == (2 if runs else 0)
+
+
+def test_what_a_function_returns_and_what_a_model_is_downloaded_by() -> None:
+    unit = one(
+        """\
+        import bentoml
+        def size(default=2):
+            return str(default)
+
+        class Service:
+            weights = bentoml.models.HuggingFaceModel("Org/M".lower(), exclude=["*.pth"])
+
+            def __command__(self):
+                return ["vllm", "serve", self.weights, "--tensor-parallel-size", size()]
+        """
+    )
+    assert words(unit) == "org/m --tensor-parallel-size 2"
 
 
 def test_an_actor_and_an_option_that_is_set_by_default() -> None:

@@ -113,6 +113,43 @@ def test_a_script_with_modes_is_one_server_for_each() -> None:
     assert words(found[1]) == "org/large -tp 4"
 
 
+def test_a_mode_of_another_engine_is_no_server() -> None:
+    script = """
+        #!/bin/bash
+        OTHER=false
+        case "${1:-small}" in
+          small) MODEL=org/s ;;
+          large) MODEL=org/l ;;
+          gguf) OTHER=true ;;
+        esac
+        if [ "$OTHER" = true ]; then
+          nohup llama-server -hf org/s-gguf &
+          exit 0
+        fi
+        vllm serve "$MODEL"
+    """
+    assert [words(unit) for unit in units(script)] == ["org/s", "org/l"]
+
+
+def test_a_job_knows_what_it_asks_for() -> None:
+    script = """
+        #!/bin/bash
+        #SBATCH -N 2
+        #SBATCH --gres=gpu:a100:4
+        #SBATCH --cpus-per-task=16
+        #SBATCH --time=04:00:00
+        vllm serve org/m -tp ${SLURM_GPUS_ON_NODE:-1} -pp $((SLURM_NNODES)) --port $SLURM_JOB_ID -dp $SLURM_GPUS
+    """
+    assert words(one(script)) == "org/m -tp 4 -pp 2 --port ?$SLURM_JOB_ID -dp ?$SLURM_GPUS"
+    for lines, expected in (
+        ("#SBATCH --gpus-per-node h100:8", "8 8 ?$SLURM_NNODES"),
+        ("#SBATCH --gres=shard:2\n#SBATCH --nodes=1-4", "?$SLURM_GPUS_ON_NODE ?$SLURM_GPUS_PER_NODE ?$SLURM_NNODES"),
+        ("##SBATCH --nodes=4\n#SBATCH --nodes=3", "?$SLURM_GPUS_ON_NODE ?$SLURM_GPUS_PER_NODE 3"),
+    ):
+        line = "vllm serve org/m --x $SLURM_GPUS_ON_NODE $SLURM_GPUS_PER_NODE $SLURM_NNODES"
+        assert words(one(f"#!/bin/bash\n{lines}\n{line}\n")) == f"org/m --x {expected}"
+
+
 def test_modes_that_change_nothing_are_no_servers() -> None:
     found = units('log() { case "$1" in info) echo;; warn) echo;; esac; }\nvllm serve org/m\n')
     assert [unit.id for unit in found] == ["run.sh"]
@@ -207,6 +244,20 @@ def test_gpus_of_docker_run(options: str, count: int | None) -> None:
 )
 def test_containers_that_are_no_server(line: str) -> None:
     assert units(line + "\n") == []
+
+
+def test_options_of_docker_run_that_are_there_on_a_condition() -> None:
+    script = """
+        A=() B=()
+        if (( SHARED == 1 )); then A+=(--ipc host); fi
+        if have nvidia-smi; then B+=(--gpus all --runtime nvidia); fi
+        docker run "${A[@]}" --env X=1 "${B[@]}" -p 1:2 vllm/vllm-openai:v0.9.0 --model org/m
+    """
+    unit = one(script)
+    assert words(unit) == "--model org/m"
+    assert unit.image is not None
+    assert unit.image.value == "vllm/vllm-openai:v0.9.0"
+    assert [(request.count, request.reason) for request in unit.gpu_requests] == [(None, "only if have nvidia-smi")]
 
 
 def test_options_that_nobody_can_see() -> None:
@@ -317,6 +368,42 @@ def test_systemd() -> None:
     assert words(unit) == "org/m --max-model-len 4096 --served-model-name ?%i --port 9000"
     assert (unit.kind, unit.span.line) == ("systemd", 8)
     assert [request.count for request in unit.gpu_requests] == [2]
+
+
+def test_a_wrapper_that_serves_is_told_the_model() -> None:
+    unit = one(
+        """
+        [Service]
+        ExecStart=/usr/bin/docker run --gpus all --entrypoint python3 ghcr.io/o/vllm-x:1 \\
+            /opt/guard.py serve /models/m --max-model-len 4096 --max-num-seqs 8 --enforce-eager
+        """,
+        "vllm-m.service",
+    )
+    assert words(unit) == "/models/m --max-model-len 4096 --max-num-seqs 8 --enforce-eager"
+    assert unit.positional_model
+
+
+def test_a_unit_and_its_variables_that_a_script_writes() -> None:
+    script = """
+        #!/bin/bash
+        IMAGE=vllm/vllm-openai:v0.9.0
+        cat > /etc/vllm/m.env << 'EOF'
+        # which model
+        VLLM_MODEL=org/m
+        LENGTH=8192
+        EOF
+        sudo tee /etc/systemd/system/vllm.service > /dev/null << UNIT
+        [Service]
+        EnvironmentFile=-/etc/vllm/m.env
+        EnvironmentFile=/etc/vllm/none.env
+        ExecStart=docker run --gpus all $IMAGE \\\\
+          vllm serve \\$VLLM_MODEL --max-model-len \\${LENGTH}
+        UNIT
+    """
+    unit = one(script)
+    assert words(unit) == "org/m --max-model-len 8192"
+    assert unit.image is not None
+    assert unit.image.value == "vllm/vllm-openai:v0.9.0"
 
 
 def test_systemd_as_jinja() -> None:

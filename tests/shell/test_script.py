@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvgate.shell.command import Command, TooLargeError
+from kvgate.shell.command import Command, TooLargeError, basename
 from kvgate.shell.script import _Reader, _Scope, _source, commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
@@ -57,6 +57,7 @@ def words(script: str, **values: str) -> list[str]:
         ("A=a B=b; M=/$A/$B-x; vllm /$A/$B/y $A-$B-z $M ${A}/$B.q", ["/a/b/y", "a-b-z", "/a/b-x", "a/b.q"]),
         ("vllm ${X:-d} ${X:-a b} \"${X:-a b}\"", ["d", "a", "b", "a b"]),
         ("X=1; vllm ${X:+--x \"$X y\" z} ${Y:+--y}", ["--x", "1 y", "z"]),
+        ('A=(--x "1 2") B=(); vllm "${A[@]+"${A[@]}"}" "${B[@]+"${B[@]}"}" "${A[0]:+"y"}"', ["--x", "1 2", "y"]),
         ("vllm ${X:-${Y:-${Z:-deep}}}", ["deep"]),
         ("A=3 B=4; vllm --n=$((A * B + 2)) $((B / A))", ["--n=14", "1"]),
         ("vllm $((UNSET * 2)) $(nproc) `ls -l`", ["?$((UNSET * 2))", "??$(nproc)", "??`ls -l`"]),
@@ -307,6 +308,57 @@ def test_a_question_that_nobody_answers() -> None:
     assert words('read -rp "Model [d]: " M\nM=${M:-d}\nvllm $M') == ["d"]
     assert words("while read -r M; do vllm ${M:-d}; done < list") == ["??$M"]
     assert words("M=$1\nvllm ${M:-d}") == ["d"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'V=$(command -v vllm); "$V" serve m',
+        'V="$(which vllm 2>/dev/null || true)"; $V serve m',
+        "V=`type -P vllm`; $V serve m",
+        'V=./.venv/bin/vllm\nif [[ ! -x "$V" ]]; then V="$(command -v vllm)"; fi\n"$V" serve m',
+        "if x; then V=/opt/a/bin/vllm; else V=$HOME/b/bin/vllm; fi; $V serve m",
+    ],
+)
+def test_a_program_in_a_folder_that_is_not_known(script: str) -> None:
+    (found,) = [c for c in commands(text_of(script)) if basename(c.words[0]) == "vllm" and len(c.words) > 1]
+    assert not found.words[0].resolved
+    assert [shown(word) for word in found.words[1:]] == ["serve", "m"]
+
+
+def test_a_program_that_is_looked_for_is_there() -> None:
+    assert run('V=$(command -v vllm)\nif [ -z "$V" ]; then a; else b; fi')[-1:] == [["b"]]
+    # two programs, or two files, are no one
+    for first, second in (("/x/bin/a", "/x/bin/b"), ("/x/a", "/y/a")):
+        assert run(f"if x; then V={first}; else V={second}; fi; $V serve")[-1] == ["??$V", "serve"]
+
+
+def test_what_is_run_here_or_there_is_one() -> None:
+    here_or_there = 'on() { if local "$1"; then bash -lc "$2"; else ssh "$1" "bash -lc \'$2\'"; fi; }\n'
+    assert run(here_or_there + 'on n1 "vllm serve m"').count(["vllm", "serve", "m"]) == 1
+    assert run("if a; then vllm serve m; elif b; then c; else vllm serve m; fi").count(["vllm", "serve", "m"]) == 1
+    # what another branch may run besides is another one
+    assert run("if a; then vllm serve m; fi; vllm serve m").count(["vllm", "serve", "m"]) == 2
+    assert run('ssh n1 "vllm serve m"; ssh n2 "vllm serve m"').count(["vllm", "serve", "m"]) == 2
+
+
+def test_a_script_ends_where_its_arguments_say_so() -> None:
+    script = 'case "$1" in a) M=1 ;; b) M=2; OTHER=yes ;; esac\n%s\nvllm serve $M'
+    leaves = 'if [ "$OTHER" = yes ]; then llama-server; %s; fi'
+
+    def starts(text: str, mode: str) -> bool:
+        return any(c.words[0].value == "vllm" for c in commands(text_of(text), arguments=split_words(text_of(mode))))
+
+    for ending in ("exit 0", "exit"):
+        assert starts(script % (leaves % ending), "a")
+        assert not starts(script % (leaves % ending), "b")
+    assert not starts(script % ("leave() { echo; exit 0; }\n" + leaves % "leave"), "b")
+    # it is taken not to fail, and what nobody knows may not hold
+    assert starts(script % (leaves % "exit 1"), "b")
+    assert starts(script % "if [ -f x ]; then exit 0; fi", "b")
+    assert starts(script % '[ "$OTHER" = yes ] && exit 0', "b")
+    # nor is it known what it is given
+    assert run("if [ $# -eq 0 ]; then usage; exit 0; fi\nvllm serve m")[-1] == ["vllm", "serve", "m"]
 
 
 def test_what_branches_set_anew_is_one_unknown() -> None:
