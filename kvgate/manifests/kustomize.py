@@ -18,7 +18,7 @@ from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, parse_embedded
 
-MAX_DEPTH: Final = 8
+MAX_OBJECTS: Final = 5_000  # of one kustomization
 
 # How the items of a list are told apart when two of them are merged
 # (kubernetes/api, `patchMergeKey` of the pod's types).
@@ -34,52 +34,104 @@ _MERGE_KEYS: Final = {
 
 
 @record
+class GivenObject:
+    """An object that a kustomization is given, and how it stands in its file."""
+
+    node: Node
+    origin: Node
+
+
+@record
 class Patched:
-    """An object as a patch leaves it, the file that holds the patch, and where the patch begins."""
+    """An object as a kustomization leaves it.
+
+    Attributes:
+        file: the file that holds the patch that makes it another one, else the kustomization.
+        span: where that patch begins.
+        given: the object as the kustomization is given it; None where that is not in the tree.
+        patched: a patch changes its specification; otherwise the settings of the kustomization may.
+    """
 
     document: Node
     file: SourceFile
     span: Span
+    given: GivenObject | None
+    patched: bool = True
 
 
-def patch_files(tree: Tree) -> dict[str, list[tuple[SourceFile, Node]]]:
-    """Paths of files that kustomizations of the tree use as patches, with these kustomizations."""
-    found: dict[str, list[tuple[SourceFile, Node]]] = {}
-    for file, document in _kustomizations(tree):
-        for patch in _patches(document):
-            path = patch.path
-            if path is not None:
-                full = posixpath.normpath(posixpath.join(posixpath.dirname(file.path), path.value))
-                found.setdefault(full, []).append((file, document))
-    return found
+def patch_files(tree: Tree) -> frozenset[str]:
+    """Paths of files that kustomizations of the tree use as patches."""
+    return frozenset(
+        _beside(file, patch.path.value)
+        for file, document in _kustomizations(tree)
+        for patch in _patches(document)
+        if patch.path is not None
+    )
 
 
-def patched_by_file(tree: Tree, file: SourceFile, document: Node, users: list[tuple[SourceFile, Node]]) -> Patched:
-    """A patch document of a file of its own, merged into what the first kustomization that uses it patches."""
-    for kustomization, node in users:
-        base = _find_base(tree, kustomization, node, _target_of(document, node, file, kustomization))
-        if base is not None:
-            return Patched(_transformed(merged(base, document), node), file, document.span)
-    return Patched(document, file, document.span)
+def built_objects(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Patched]:
+    """The objects that a kustomization makes of others with all its patches and settings, each once."""
+    patches = [
+        (where, patch, document)
+        for where, patch in _all_patches(tree, file, kustomization)
+        for where, document in _patch_documents(tree, where, patch)
+    ]
+    settings = next(
+        (node for key in _SETTINGS if (node := node_at(kustomization, key)) is not None and not is_null(node)), None
+    )
+    used: set[int] = set()
+    if patches or settings is not None:
+        for item in _resources(tree, file, kustomization):
+            result, places = item.node, []
+            for index, (where, patch, document) in enumerate(patches):
+                if not _aims_at(patch, document, item.node):
+                    continue
+                used.add(index)
+                result = _patched(result, document)
+                if _changes_specification(document):
+                    places.append((where, document))
+            if places:
+                where, document = next((place for place in places if _says_containers(place[1])), places[0])
+                yield Patched(_transformed(result, kustomization), where, document.span, item)
+            elif settings is not None and posixpath.dirname(item.origin.span.file.path) != posixpath.dirname(file.path):
+                yield Patched(_transformed(result, kustomization), file, settings.span, item, patched=False)
+    yield from _without_objects(
+        file, kustomization, [item for index, item in enumerate(patches) if index not in used], tree
+    )
 
 
-def inline_patches(tree: Tree, file: SourceFile, document: Node) -> Iterator[Patched]:
-    """The objects that the patches written inside a kustomization make."""
-    for patch in _patches(document):
-        if patch.inline is None:
-            continue
-        for inner in parse_embedded(patch.inline.text).documents:
-            if isinstance(inner, Mapping) and inner.get("spec") is not None:
-                base = _find_base(tree, file, document, patch.target or _identity(inner))
-                yield Patched(_transformed(merged(base, inner) if base else inner, document), file, inner.span)
-            elif isinstance(inner, Sequence):
-                yield from _operations(tree, file, document, patch, inner)
+def _without_objects(
+    file: SourceFile, kustomization: Node, patches: list[tuple[SourceFile, _Patch, Node]], tree: Tree
+) -> Iterator[Patched]:
+    """What patches say whose objects are not in the tree: those of one object together."""
+    if text_at(kustomization, "kind") == "Component" and file.path in _components(tree):
+        return  # they are read with what the component is put over
+    found: dict[tuple[str | None, str | None], Patched] = {}
+    for where, patch, document in patches:
+        if isinstance(document, Sequence):
+            yield from _of_operations(where, kustomization, patch, document)
+        elif isinstance(document, Mapping) and document.get("spec") is not None:
+            own = _identity(document)
+            target = patch.target or own
+            key = (target.kind or own.kind, target.name or own.name)
+            before = found.get(key)
+            if before is None:
+                found[key] = Patched(document, where, document.span, None)
+            else:
+                found[key] = Patched(merged(before.document, document), before.file, before.span, None)
+    for item in found.values():
+        yield Patched(_transformed(item.document, kustomization), item.file, item.span, None)
+
+
+# What a kustomization may set beside its patches that changes servers.
+_SETTINGS: Final = ("images", "replicas", "configMapGenerator")
 
 
 @record
 class _Identity:
     kind: str | None
     name: str | None
+    labels: str | None = None
 
 
 @record
@@ -104,7 +156,11 @@ def _kustomizations(tree: Tree) -> Iterator[tuple[SourceFile, Node]]:
 def _patches(document: Node) -> Iterator[_Patch]:
     for item in [*items_at(document, "patches"), *items_at(document, "patchesJson6902")]:
         target = node_at(item, "target")
-        identity = _Identity(text_at(target, "kind"), text_at(target, "name")) if target is not None else None
+        identity = (
+            _Identity(text_at(target, "kind"), text_at(target, "name"), text_at(target, "labelSelector"))
+            if target is not None
+            else None
+        )
         yield _Patch(identity, scalar_at(item, "path"), scalar_at(item, "patch"))
     for item in items_at(document, "patchesStrategicMerge"):
         if isinstance(item, Scalar):
@@ -112,28 +168,41 @@ def _patches(document: Node) -> Iterator[_Patch]:
             yield _Patch(None, None if inline else item, item if inline else None)
 
 
-def _target_of(document: Node, kustomization: Node, file: SourceFile, where: SourceFile) -> _Identity:
-    """The target that a kustomization gives for a patch file, or the object the patch names."""
-    for patch in _patches(kustomization):
-        if patch.path is not None and patch.target is not None:
-            full = posixpath.normpath(posixpath.join(posixpath.dirname(where.path), patch.path.value))
-            if full == file.path:
-                own = _identity(document)
-                return _Identity(patch.target.kind or own.kind, patch.target.name or own.name)
-    return _identity(document)
+def _all_patches(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[tuple[SourceFile, _Patch]]:
+    """The patches of the components of a kustomization, then its own."""
+    for item in items_at(kustomization, "components"):
+        found = _kustomization_at(tree, file, item.value) if isinstance(item, Scalar) else None
+        if found is not None and text_at(found[1], "kind") == "Component":
+            yield from ((found[0], patch) for patch in _patches(found[1]))
+    yield from ((file, patch) for patch in _patches(kustomization))
 
 
-def _find_base(tree: Tree, file: SourceFile, kustomization: Node, wanted: _Identity, depth: int = 0) -> Node | None:
-    """The one object below a kustomization that a target means; None when there is none, or no single one."""
-    found = [node for node in _resources(tree, file, kustomization, depth) if _matches(node, wanted)]
-    if len(found) > 1 and wanted.name is not None:
-        exact = [node for node in found if text_at(node, "metadata", "name") == wanted.name]
-        found = exact or found
-    return found[0] if len(found) == 1 else None
+def _components(tree: Tree) -> frozenset[str]:
+    """Paths of the components that kustomizations of the tree use."""
+    known = tree.memo.get("kustomize components")
+    if not isinstance(known, frozenset):
+        found = (
+            _kustomization_at(tree, file, item.value)
+            for file, document in _kustomizations(tree)
+            for item in items_at(document, "components")
+            if isinstance(item, Scalar)
+        )
+        known = tree.memo["kustomize components"] = frozenset(item[0].path for item in found if item is not None)
+    return known
+
+
+def _aims_at(patch: _Patch, document: Node, node: Node) -> bool:
+    """Whether a patch is meant for an object."""
+    target = patch.target
+    if target is not None and (target.kind or target.name or target.labels):
+        return _matches(node, target)
+    return isinstance(document, Mapping) and _matches(node, _identity(document))
 
 
 def _matches(node: Node, wanted: _Identity) -> bool:
     if wanted.kind is not None and text_at(node, "kind") != wanted.kind:
+        return False
+    if wanted.labels is not None and not _has_labels(node, wanted.labels):
         return False
     name = text_at(node, "metadata", "name") or ""
     if wanted.name is None or wanted.name == name:
@@ -144,49 +213,110 @@ def _matches(node: Node, wanted: _Identity) -> bool:
         return False
 
 
-def _resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int) -> Iterator[Node]:
-    if depth > MAX_DEPTH:
-        return
-    folder = posixpath.dirname(file.path)
+def _has_labels(node: Node, selector: str) -> bool:
+    """Whether an object has the labels of a selector of the form ``a=b,c=d``; other forms match nothing."""
+    for part in selector.split(","):
+        key, equals, value = part.replace("==", "=").partition("=")
+        if not equals or text_at(node, "metadata", "labels", key.strip()) != value.strip():
+            return False
+    return True
+
+
+def _patched(node: Node, document: Node) -> Node:
+    """An object with one patch: a strategic one, or operations."""
+    if isinstance(document, Sequence):
+        for operation in document.items:
+            node = _applied(node, operation) or node
+        return node
+    return merged(node, document)
+
+
+def _changes_specification(document: Node) -> bool:
+    """Whether a patch says more than a label or an annotation, which make no other server."""
+    if isinstance(document, Sequence):
+        return any((text_at(operation, "path") or "").startswith("/spec") for operation in document.items)
+    return node_at(document, "spec") is not None
+
+
+def _says_containers(document: Node) -> bool:
+    return "containers" in document.span.text
+
+
+def _beside(file: SourceFile, path: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file.path), path))
+
+
+def _kustomization_at(tree: Tree, file: SourceFile, path: str) -> tuple[SourceFile, Node] | None:
+    """The kustomization of a folder that another one names."""
+    if "://" in path or "?ref=" in path:
+        return None
+    for name in KUSTOMIZATION_NAMES:
+        found = tree.read(_beside(file, posixpath.join(path, name)))
+        if found is not None:
+            return next(((found, document) for document in tree.stream(found).documents), None)
+    return None
+
+
+def _resources(tree: Tree, file: SourceFile, kustomization: Node) -> list[GivenObject]:
+    """The objects that a kustomization is given, those of other kustomizations as these leave them."""
+    found: list[GivenObject] = []
     for key in ("resources", "bases", "components"):
         for item in items_at(kustomization, key):
             if not isinstance(item, Scalar) or "://" in item.value or "?ref=" in item.value:
                 continue
-            path = posixpath.normpath(posixpath.join(folder, item.value))
-            found = tree.read(path)
-            if found is not None:
-                for document in tree.stream(found).documents:
-                    yield from expand_list(document)
-                continue
-            for name in KUSTOMIZATION_NAMES:
-                inner = tree.read(posixpath.join(path, name))
-                if inner is not None:
-                    for document in tree.stream(inner).documents:
-                        if document is not kustomization:
-                            yield from patched_resources(tree, inner, document, depth + 1)
-                    break
+            source = tree.read(_beside(file, item.value))
+            if source is not None:
+                documents = tree.stream(source).documents
+                found += [GivenObject(node, node) for document in documents for node in expand_list(document)]
+            elif (inner := _kustomization_at(tree, file, item.value)) is not None and inner[1] is not kustomization:
+                found += _made_by(tree, *inner)
+            if len(found) > MAX_OBJECTS:
+                return found[:MAX_OBJECTS]
+    return found
 
 
-def patched_resources(tree: Tree, file: SourceFile, kustomization: Node, depth: int = 0) -> Iterator[Node]:
-    """The objects of a base with that base's own strategic patches."""
-    for node in _resources(tree, file, kustomization, depth):
-        result = node
-        for patch in _patches(kustomization):
-            for document in _patch_documents(tree, file, patch):
-                if isinstance(document, Mapping) and _matches(node, patch.target or _identity(document)):
-                    result = merged(result, document)
-                elif isinstance(document, Sequence) and patch.target and _matches(node, patch.target):
-                    for operation in document.items:
-                        result = _applied(result, operation) or result
-        yield _transformed(result, kustomization)
+def _made_by(tree: Tree, file: SourceFile, kustomization: Node) -> tuple[GivenObject, ...]:
+    """The objects of a base with that base's own patches, found out once."""
+    key = f"kustomize objects:{file.path}"
+    known = tree.memo.get(key)
+    if not isinstance(known, tuple):
+        tree.memo[key] = ()  # bases that go round have none
+        known = tree.memo[key] = tuple(_results(tree, file, kustomization))
+    return known
 
 
-def _patch_documents(tree: Tree, file: SourceFile, patch: _Patch) -> list[Node]:
+def _results(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[GivenObject]:
+    patches = [
+        (patch, document)
+        for where, patch in _all_patches(tree, file, kustomization)
+        for _, document in _patch_documents(tree, where, patch)
+    ]
+    for item in _resources(tree, file, kustomization):
+        result = item.node
+        for patch, document in patches:
+            if _aims_at(patch, document, item.node):
+                result = _patched(result, document)
+        yield GivenObject(_transformed(result, kustomization), item.origin)
+
+
+def given_objects(tree: Tree) -> Iterator[tuple[str, GivenObject]]:
+    """The objects that each kustomization of the tree is given, with its path."""
+    for file, document in _kustomizations(tree):
+        if text_at(document, "kind") != "Component":
+            yield from ((file.path, item) for item in _resources(tree, file, document))
+
+
+def patched_resources(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Node]:
+    """The objects of a kustomization with its patches and settings."""
+    return (item.node for item in _results(tree, file, kustomization))
+
+
+def _patch_documents(tree: Tree, file: SourceFile, patch: _Patch) -> list[tuple[SourceFile, Node]]:
     if patch.inline is not None:
-        return parse_embedded(patch.inline.text).documents
+        return [(file, document) for document in parse_embedded(patch.inline.text).documents]
     if patch.path is not None:
-        found = tree.read(posixpath.join(posixpath.dirname(file.path), patch.path.value))
-        return tree.stream(found).documents if found is not None else []
+        found = tree.read(_beside(file, patch.path.value))
+        return [(found, document) for document in tree.stream(found).documents] if found is not None else []
     return []
 
 
@@ -326,17 +456,9 @@ def _renamed(image: Scalar, images: list[Node]) -> Scalar:
 # -- JSON 6902 ---------------------------------------------------------------------------------------------------------
 
 
-def _operations(tree: Tree, file: SourceFile, document: Node, patch: _Patch, operations: Sequence) -> Iterator[Patched]:
-    base = _find_base(tree, file, document, patch.target) if patch.target else None
-    if not any((text_at(operation, "path") or "").startswith("/spec") for operation in operations.items):
-        return  # a label or an annotation makes no other server
-    if base is not None:
-        result = base
-        for operation in operations.items:
-            result = _applied(result, operation) or result
-        yield Patched(_transformed(result, document), file, operations.span)
-        return
-    yield from _without_base(file, document, patch, operations)
+def _of_operations(file: SourceFile, kustomization: Node, patch: _Patch, operations: Sequence) -> Iterator[Patched]:
+    if _changes_specification(operations):
+        yield from _without_base(file, kustomization, patch, operations)
 
 
 def _pointer(operation: Node) -> list[str]:
@@ -423,7 +545,7 @@ def _without_base(file: SourceFile, document: Node, patch: _Patch, operations: S
                 "spec": _mapping(span, {"template": pod}),
             },
         )
-        yield Patched(_transformed(node, document), file, span)
+        yield Patched(_transformed(node, document), file, span, None)
 
 
 def _mapping(span: Span, values: dict[str, Node]) -> Mapping:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
-from kvgate.manifests.tree import Tree, node_at
-from kvgate.manifests.unit import Reading, ServeUnit, Unread
+from kvgate.manifests.tree import Tree
+from kvgate.manifests.unit import Reading, ServeUnit, Unread, server_of
 from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span, TooLargeError
 from kvgate.source.yaml_tree import Node, YamlStream, is_go_template
@@ -37,6 +37,8 @@ _STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai
 TASK_MARKS: Final = (
     "containerDefinitions", "ContainerDefinitions", "docker_container:", "podman_container:", "recipe_image_uri",
 )  # fmt: skip
+# Folders that by kustomize's convention hold what overlays make servers of.
+_BASES: Final = frozenset({"base", "bases"})
 # Kinds of units that may be a part of another one.
 _PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config", "helm-values"})
 
@@ -79,7 +81,7 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    units = _without_runtimes(tree, _without_values_of_charts(_without_parts(tree, units)))
+    units = _without_bases(tree, _without_runtimes(tree, _without_values_of_charts(_without_parts(tree, units))))
     units = with_requirements(tree, units)
     return Reading(tuple(_distinct(units)), tuple(unread))
 
@@ -180,6 +182,30 @@ def _without_runtimes(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     return [unit for unit in units if not peers.is_used_runtime(unit.kind, unit.path, unit.document)]
 
 
+def _without_bases(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without those of a folder for bases that every kustomization makes another one of."""
+    bases = {place for place in tree.overlaid if _is_base(place[0])}
+    if not bases:
+        return units
+    from kvgate.manifests.kustomize import given_objects
+
+    for path, given in given_objects(tree):
+        origin = given.origin.span
+        place = (origin.file.path, origin.start)
+        if place not in bases or path in tree.overlaid[place] or _is_base(path):
+            continue
+        itself = given.node is given.origin
+        if itself or _servers(_read_object(tree, origin.file, given.node)) == _servers(
+            _read_object(tree, origin.file, given.origin)
+        ):
+            bases.discard(place)
+    return [unit for unit in units if unit.document is None or (unit.path, unit.document.span.start) not in bases]
+
+
+def _is_base(path: str) -> bool:
+    return not _BASES.isdisjoint(path.split("/")[:-1])
+
+
 def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:
     return tuple((word.value, word.resolved) for word in unit.words)
 
@@ -199,22 +225,22 @@ class Kustomize:
             posixpath.basename(path) in KUSTOMIZATION_NAMES or "kustomize.config.k8s.io" in file.text
             for path, file in tree.files.items()
         )
-        self._patches: dict[str, list[tuple[SourceFile, Node]]] | None = None
+        self._patches: frozenset[str] | None = None
         self._owners: dict[str, list[Node]] | None = None
 
-    def users_of_patch(self, path: str) -> list[tuple[SourceFile, Node]]:
-        """Kustomizations that use a file as a patch."""
+    def is_patch(self, path: str) -> bool:
+        """Whether a kustomization uses a file as a patch: what it makes of others is read there."""
         if not self._used:
-            return []
+            return False
         if self._patches is None:
             from kvgate.manifests.kustomize import patch_files
 
             self._patches = patch_files(self._tree)
-        return self._patches.get(path, [])
+        return path in self._patches
 
     def concerns(self, path: str) -> bool:
-        """Whether a file is a kustomization or a patch: it may change a server that another file describes."""
-        return self._used and (posixpath.basename(path) in KUSTOMIZATION_NAMES or bool(self.users_of_patch(path)))
+        """Whether a file is a kustomization: it may change a server that another file describes."""
+        return self._used and posixpath.basename(path) in KUSTOMIZATION_NAMES
 
     def owners(self, path: str) -> list[Node]:
         """Kustomizations beside a file that list it as a resource."""
@@ -320,10 +346,9 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     # each reader is imported by the first document that needs it
     if is_kustomization(document):
-        from kvgate.manifests.kustomize import inline_patches
-
-        for patched in inline_patches(tree, file, document):
-            yield from _read_object(tree, file, patched.document, patched.span)
+        yield from _read_kustomization(tree, file, document)
+    elif kustomize.is_patch(file.path):
+        return
     elif is_kubernetes(document):
         yield from _read_kubernetes(tree, file, document, kustomize)
     elif is_serve_config(document):
@@ -379,20 +404,32 @@ def _or_commands(
 def _read_kubernetes(
     tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize
 ) -> Iterator[ServeUnit | Unread]:
-    users = kustomize.users_of_patch(file.path)
-    if users:
-        if node_at(document, "spec") is not None:  # a patch of labels makes no other server
-            from kvgate.manifests.kustomize import patched_by_file
-
-            patched = patched_by_file(tree, file, document, users)
-            yield from _read_object(tree, file, patched.document, patched.span)
-        return
     owners = kustomize.owners(file.path)
     if owners:
         from kvgate.manifests.kustomize import transformed_by_owner
 
         document = transformed_by_owner(document, owners)
     yield from _read_object(tree, file, document)
+
+
+def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The servers that a kustomization makes of those of its resources."""
+    from kvgate.manifests.kustomize import built_objects
+
+    for built in built_objects(tree, file, document):
+        found = list(_read_object(tree, built.file, built.document, built.span))
+        if built.given is not None and any(isinstance(unit, ServeUnit) for unit in found):
+            place = built.given.origin.span
+            if not built.patched:
+                before = _read_object(tree, place.file, built.given.node)
+                if _servers(found) == _servers(before):
+                    continue
+            tree.overlaid.setdefault((place.file.path, place.start), set()).add(file.path)
+        yield from found
+
+
+def _servers(found: Iterable[ServeUnit | Unread]) -> list[tuple[object, ...]]:
+    return [server_of(unit) for unit in found if isinstance(unit, ServeUnit)]
 
 
 def _read_object(

@@ -29,6 +29,7 @@ class Tree:
     Attributes:
         used: paths of files that others run, mount or hand to vLLM.
         built: paths of Dockerfiles whose image a server of another file runs.
+        overlaid: path and beginning of each object that kustomizations (their paths) make other servers of.
         memo: what readers found out about the tree and want to keep.
     """
 
@@ -45,6 +46,7 @@ class Tree:
         self._side: dict[str, SourceFile | None] = {}
         self.used: set[str] = set()
         self.built: set[str] = set()
+        self.overlaid: dict[tuple[str, int], set[str]] = {}
         self.memo: dict[str, object] = {}
 
     def stream(self, file: SourceFile) -> YamlStream:

@@ -108,6 +108,19 @@ class ServeUnit:
     requirement: Word | None = None
 
 
+def server_of(unit: ServeUnit) -> tuple[object, ...]:
+    """What makes a server the one it is."""
+    return (
+        tuple((word.value, word.resolved) for word in unit.words),
+        None if unit.image is None else unit.image.value,
+        None if unit.storage_model is None else unit.storage_model.value,
+        tuple((item.name, None if item.value is None else item.value.value) for item in unit.environment),
+        tuple((request.resource, request.count) for request in unit.gpu_requests),
+        tuple((hint.key, hint.values) for hint in unit.node_hints),
+        unit.replicas,
+    )
+
+
 @record
 class Unread:
     """A place that could not be read, with the reason; ``serves`` is true when its text starts vLLM."""

@@ -64,8 +64,7 @@ def test_a_patch_file_is_read_with_its_base() -> None:
                   env: [{name: A, value: over}]
         """
     overlay = "resources: [../base]\npatches:\n  - path: patch.yaml\nnamespace: prod\n"
-    base, over = tree(overlay, **{"over/patch.yaml": patch})
-    assert (base.id, base.path, words(base)) == ("Deployment/default/llm/vllm", "base/deployment.yaml", "--model org/m")
+    (over,) = tree(overlay, **{"over/patch.yaml": patch})
     assert (over.id, over.path, over.span.line) == ("Deployment/prod/llm/vllm", "over/patch.yaml", 8)
     assert words(over) == "--model org/m --max-model-len=1200"
     assert over.words[2].span.path == "over/patch.yaml"
@@ -103,7 +102,7 @@ def test_an_inline_strategic_patch() -> None:
               spec:
                 replicas: 5
         """
-    _, over = tree(overlay)
+    (over,) = tree(overlay)
     assert (over.path, over.replicas, words(over)) == ("over/kustomization.yaml", 5, "--model org/m")
     assert over.span.line == 7
     assert over.replicas_span is not None
@@ -125,7 +124,7 @@ def test_json_patches_on_a_base_and_without_one() -> None:
               - op: remove
                 path: /spec/template/spec/containers/0/env/1
         """
-    _, over = tree(overlay.format(resource="../base"))
+    (over,) = tree(overlay.format(resource="../base"))
     assert words(over) == "--model org/other --max-model-len 30000 --enforce-eager"
     assert over.path == "over/kustomization.yaml"
     assert [variable.name for variable in over.environment] == ["MODEL"]
@@ -135,6 +134,132 @@ def test_json_patches_on_a_base_and_without_one() -> None:
     assert words(alone).startswith("--model org/other --max-model-len 30000")
     assert alone.span.line == 7
     assert alone.name == "vllm"
+
+
+PATCHES = {
+    "over/a-args.yaml": """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: llm}
+        spec: {template: {spec: {containers: [{name: vllm, args: [--model, org/big, --tensor-parallel-size=2]}]}}}
+        """,
+    "over/b-place.yaml": """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: llm}
+        spec: {template: {spec: {nodeSelector: {gpu: h100}}}}
+        """,
+    "over/c-count.yaml": """\
+        - {op: replace, path: /spec/replicas, value: 4}
+        - {op: add, path: /spec/template/spec/containers/0/resources, value: {limits: {nvidia.com/gpu: 2}}}
+        """,
+}
+OVERLAY = """\
+    kind: Kustomization
+    resources: [../base]
+    images: [{name: vllm/vllm-openai, newTag: v0.11.0}]
+    patches:
+      - {path: b-place.yaml}
+      - {path: a-args.yaml}
+      - {target: {kind: Deployment, name: llm}, path: c-count.yaml}
+    """
+
+
+def test_the_patches_of_one_kustomization_make_one_server() -> None:
+    (over,) = tree(OVERLAY, **PATCHES)
+    assert (over.id, over.path, over.span.line) == ("Deployment/default/llm/vllm", "over/a-args.yaml", 1)
+    assert words(over) == "--model org/big --tensor-parallel-size=2"
+    assert [(hint.key, hint.values) for hint in over.node_hints] == [("gpu", ("h100",))]
+    assert [(request.resource, request.count) for request in over.gpu_requests] == [("nvidia.com/gpu", 2)]
+    assert over.replicas == 4
+    assert over.image is not None
+    assert over.image.value == "vllm/vllm-openai:v0.11.0"
+
+
+def test_each_overlay_is_a_server_of_its_own_and_the_base_none() -> None:
+    second = "kind: Kustomization\nresources: [../base]\nimages: [{name: vllm/vllm-openai, newTag: v0.10.0}]\n"
+    one, two = tree(OVERLAY, **PATCHES, **{"small/kustomization.yaml": second})
+    assert (one.path, two.path, two.span.line) == ("over/a-args.yaml", "small/kustomization.yaml", 3)
+    assert (words(two), two.replicas) == ("--model org/m", 1)
+    assert two.image is not None
+    assert (two.image.value, two.image.span.path) == ("vllm/vllm-openai:v0.10.0", "small/kustomization.yaml")
+
+
+def test_a_base_that_something_deploys_as_it_is_stays_a_server() -> None:
+    plain = "kind: Kustomization\nnamespace: dev\nresources: [../base]\n"
+    base, over = tree(OVERLAY, **PATCHES, **{"plain/kustomization.yaml": plain})
+    assert (base.path, over.path) == ("base/deployment.yaml", "over/a-args.yaml")
+    # a folder of another name is deployed itself as well
+    files = {
+        "llm/deployment.yaml": BASE,
+        "llm/kustomization.yaml": BASE_KUSTOMIZATION,
+        "over/kustomization.yaml": OVERLAY.replace("../base", "../llm"),
+    }
+    assert [unit.path for unit in units(**files, **PATCHES)] == ["llm/deployment.yaml", "over/a-args.yaml"]
+
+
+def test_what_stands_on_an_overlay_is_the_overlay() -> None:
+    top = "kind: Kustomization\nresources: [../over]\nnamespace: prod\n"
+    (over,) = tree(OVERLAY, **PATCHES, **{"cluster/kustomization.yaml": top})
+    assert over.path == "over/a-args.yaml"
+
+
+def test_the_patches_of_a_component_hold_where_it_is_used() -> None:
+    component = "kind: Component\npatches: [{path: a-args.yaml}]\n"
+    files = {
+        "parts/big/kustomization.yaml": component,
+        "parts/big/a-args.yaml": PATCHES["over/a-args.yaml"],
+        "over/b-place.yaml": PATCHES["over/b-place.yaml"],
+    }
+    overlay = "kind: Kustomization\nresources: [../base]\ncomponents: [../parts/big]\npatches: [{path: b-place.yaml}]\n"
+    (over,) = tree(overlay, **files)
+    assert (over.path, words(over)) == ("parts/big/a-args.yaml", "--model org/big --tensor-parallel-size=2")
+    assert [(hint.key, hint.values) for hint in over.node_hints] == [("gpu", ("h100",))]
+
+
+def test_a_generated_config_map_makes_another_server() -> None:
+    text = BASE.replace("{name: MODEL, value: org/m}", "{name: MODEL, valueFrom: {configMapKeyRef: {name: c, key: m}}}")
+    generator = "configMapGenerator: [{name: c, literals: [m=%s]}]\n"
+    files = {
+        "base/deployment.yaml": text,
+        "base/kustomization.yaml": BASE_KUSTOMIZATION + generator % "org/small",
+        "a/kustomization.yaml": "kind: Kustomization\nresources: [../base]\n" + generator % "org/large",
+        "b/kustomization.yaml": "kind: Kustomization\nresources: [../base]\n" + generator % "org/small",
+    }
+    assert {unit.path: words(unit) for unit in units(**files)} == {
+        "base/deployment.yaml": "--model org/small",
+        "a/kustomization.yaml": "--model org/large",
+    }
+
+
+def test_patches_aim_by_label_and_by_kind() -> None:
+    base = BASE.replace("  name: llm\n", "  name: llm\n  labels: {app: chat}\n", 1)
+    overlay = """\
+        kind: Kustomization
+        resources: [../base]
+        patches:
+          - target: {kind: Deployment, labelSelector: "app=%s"}
+            patch: "[{op: replace, path: /spec/replicas, value: 7}]"
+        """
+    kustomization = {"base/deployment.yaml": base, "base/kustomization.yaml": BASE_KUSTOMIZATION}
+    (found,) = units(**kustomization, **{"over/kustomization.yaml": overlay % "chat"})
+    assert (found.path, found.replicas) == ("over/kustomization.yaml", 7)
+    assert "base/deployment.yaml" in [
+        unit.path for unit in units(**kustomization, **{"over/kustomization.yaml": overlay % "web"})
+    ]
+
+
+def test_patches_of_one_absent_object_are_read_together() -> None:
+    overlay = "kind: Kustomization\nresources: [https://x/y?ref=1]\npatches: [{path: p.yaml}, {path: q.yaml}]\n"
+    head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: vllm-llm}\n"
+    files = {
+        "over/kustomization.yaml": overlay,
+        "over/p.yaml": head
+        + 'spec: {template: {spec: {containers: [{name: c, args: [--model, m, --max-model-len, "8"]}]}}}',
+        "over/q.yaml": head + "spec: {replicas: 3}",
+    }
+    (found,) = units(**files)
+    assert (found.path, words(found), found.replicas) == ("over/p.yaml", "--model m --max-model-len 8", 3)
 
 
 def test_patches_that_make_no_other_server() -> None:

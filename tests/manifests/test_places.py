@@ -240,8 +240,7 @@ def test_a_patch_of_a_custom_resource_makes_a_server_of_the_overlay() -> None:
         }
     )
     assert [(unit.path, words(unit)) for unit in found] == [
-        ("base/isvc.yaml", "--max-model-len=8192"),
-        ("dev/kustomization.yaml", "--max-model-len=4096 --max-num-seqs=64"),
+        ("dev/kustomization.yaml", "--max-model-len=4096 --max-num-seqs=64")
     ]
 
 

@@ -22,7 +22,7 @@ from kvgate.manifests.helm.values import VALUES_NAME, looks_like_values, read_va
 from kvgate.manifests.kustomize import merged
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
-from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.manifests.unit import ServeUnit, Unread, server_of
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, is_go_template
@@ -139,16 +139,16 @@ def read_installation(tree: Tree, file: SourceFile, values: Mapping, folder: str
     """
     over = {folder: values}
     # a loop of a template can give several servers one name
-    plain = {(unit.id, _server(unit)) for unit in _of_templates(tree, folder, None)}
+    plain = {(unit.id, server_of(unit)) for unit in _of_templates(tree, folder, None)}
     found = list(_of_templates(tree, folder, over))
     if not found and not plain:
         whole = values_of_chart(tree, folder, over=over) or values
         own = values_of_chart(tree, folder)
         before = read_values(tree, file, own) if own is not None else ()
-        plain = {(unit.id, _server(unit)) for unit in before if isinstance(unit, ServeUnit)}
+        plain = {(unit.id, server_of(unit)) for unit in before if isinstance(unit, ServeUnit)}
         found = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
     for unit in found:
-        if (unit.id, _server(unit)) in plain:
+        if (unit.id, server_of(unit)) in plain:
             continue  # labels and the like make no other server
         place = unit.span if unit.span.file is file else _place(unit, file)
         told = unit.id if unit.id.startswith(file.path) else f"{unit.id}@{name}"
@@ -187,19 +187,6 @@ def _place(unit: ServeUnit, file: SourceFile) -> Span:
     texts = [word.text for word in (*unit.words, *([unit.image] if unit.image is not None else []))]
     starts = [piece.span.start for text in texts for piece in text.pieces if piece.span.file is file]
     return file.line_span(file.position(min(starts))[0] if starts else 1)
-
-
-def _server(unit: ServeUnit) -> tuple[object, ...]:
-    """What makes a server the one it is."""
-    return (
-        tuple((word.value, word.resolved) for word in unit.words),
-        None if unit.image is None else unit.image.value,
-        None if unit.storage_model is None else unit.storage_model.value,
-        tuple((item.name, None if item.value is None else item.value.value) for item in unit.environment),
-        tuple((request.resource, request.count) for request in unit.gpu_requests),
-        tuple((hint.key, hint.values) for hint in unit.node_hints),
-        unit.replicas,
-    )
 
 
 # -- who installs what -------------------------------------------------------------------------------------------------
