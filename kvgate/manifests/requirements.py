@@ -22,7 +22,11 @@ FILES: Final = (
 MAX_LEVELS: Final = 8
 KINDS: Final = frozenset({"script", "python", "offline-engine"})
 
-_LOCKED: Final = regex(r"(?m)^name = \"vllm\"\r?\nversion = \"(?P<version>\d[\w.+!]*)\"")
+# A package of a lock file, not the project itself, which may have that name.
+_LOCKED: Final = regex(
+    r"(?m)^\[\[package\]\]\r?\nname = \"vllm\"\r?\nversion = \"(?P<version>\d[\w.+!]*)\""
+    r"(?!\r?\nsource = \{ (?:directory|editable|virtual))"
+)
 _LOCKED_JSON: Final = regex(r"\"vllm\":\s*\{[^{}]{0,4000}?\"version\":\s*\"==\s*(?P<version>\d[\w.+!]*)\"")
 
 

@@ -29,6 +29,8 @@ def requirement(root: Path, files: dict[str, str]) -> str | None:
         ("requirements.txt", "llama-vllm==1.0.0\n", None),
         ("pyproject.toml", '[project]\ndependencies = ["vllm[audio]==0.19.1"]\n', "vllm[audio]==0.19.1"),
         ("uv.lock", '[[package]]\nname = "vllm"\nversion = "0.21.0"\n', "==0.21.0"),
+        ("uv.lock", '[[package]]\nname = "vllm"\nversion = "0.1.0"\nsource = { virtual = "." }\n', None),
+        ("pyproject.toml", '[project]\nname = "vllm"\nversion = "0.1.0"\n', None),
         ("uv.lock", '[[package]]\nname = "vllm-plugin"\nversion = "0.21.0"\n', None),
         ("Pipfile.lock", '{"default": {"vllm": {"hashes": [], "version": "==0.10.2"}}}\n', "==0.10.2"),
     ],
