@@ -100,6 +100,17 @@ class _Project:
             self._variables[file.path] = values
         return self._variables[file.path]
 
+    def beside(self, file: SourceFile, *parts: str) -> tuple[SourceFile, str] | tuple[None, None]:
+        """A file that a Compose file names, and the folder from which: its own, else one above it.
+
+        Of several files that are put over each other, the folder of the first one counts.
+        """
+        folder = posixpath.dirname(file.path)
+        above = not any(part.startswith(("/", "..")) for part in parts)
+        while (found := self.tree.read(posixpath.join(folder, *parts))) is None and above and folder not in ("", "/"):
+            folder = posixpath.dirname(folder)
+        return (found, folder) if found is not None else (None, None)
+
     def definitions(self, name: str, paths: Iterable[str]) -> Iterator[tuple[SourceFile, Mapping, Node]]:
         """What stands for a service in other files, a mapping or not, with its file and the services around it."""
         for path in paths:
@@ -304,11 +315,10 @@ class _Service:
         layer, node = build
         context = node if isinstance(node, Scalar) else node_at(node, "context")
         place = interpolate(context.text, layer.variables).value if isinstance(context, Scalar) else "."
-        folder = posixpath.normpath(posixpath.join(posixpath.dirname(layer.file.path), place))
-        name = text_at(node, "dockerfile") or "Dockerfile"
-        file = self.project.tree.read(posixpath.join(folder, name))
-        if file is None:
+        file, base = self.project.beside(layer.file, place, text_at(node, "dockerfile") or "Dockerfile")
+        if file is None or base is None:
             return None
+        folder = posixpath.normpath(posixpath.join(base, place))
         from kvgate.manifests.dockerfile import copied, image_of
 
         image = image_of(file, text_at(node, "target"), handed)
@@ -344,7 +354,7 @@ class _Service:
         for layer, node in reversed(list(self.written("env_file"))):
             for path in _paths(node):
                 written = interpolate(path.text, layer.variables)
-                found = self.project.tree.read(posixpath.join(posixpath.dirname(layer.file.path), written.value))
+                found, _ = self.project.beside(layer.file, written.value)
                 for key, stated in (read_env_file(found) if found and written.resolved else {}).items():
                     values[key] = stated
                     spans[key] = path.span
@@ -458,6 +468,9 @@ class _Service:
 
     def mounted(self, path: str) -> Value | None:
         """Text of a file of the tree that a bind mount or a config puts at a path inside the container."""
+        folder = self.value("working_dir")
+        if folder is not None and folder.resolved:
+            path = posixpath.normpath(posixpath.join(folder.value, path))
         configured = self._configured(path)
         if configured is not None:
             return configured
@@ -475,11 +488,10 @@ class _Service:
             target = rest.partition(":")[0]
         else:
             source, target = text_at(item, "source") or "", text_at(item, "target") or ""
-        target = target.rstrip("/")
-        if not source.startswith((".", "/")) or not target or (path != target and not path.startswith(target + "/")):
+        below = _below(path, target.rstrip("/")) if target and source.startswith((".", "/")) else None
+        if below is None:
             return None
-        inside = posixpath.join(posixpath.dirname(layer.file.path), source, path[len(target) + 1 :])
-        return self.project.tree.read(inside.rstrip("/"))
+        return self.project.beside(layer.file, posixpath.join(source, below).rstrip("/"))[0]
 
     def _configured(self, path: str) -> Value | None:
         """Text of a ``configs`` entry that stands at a path inside the container."""
@@ -496,6 +508,19 @@ class _Service:
             if place and file is not None:
                 return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
+
+
+def _below(path: str, target: str) -> str | None:
+    """What of a path lies below a mount's target ("" for the target itself); None where it is somewhere else.
+
+    A relative path counts from a folder that the image knows: it is what the mount's target ends with.
+    """
+    if path == target or (not path.startswith("/") and target.endswith("/" + path)):
+        return ""
+    if path.startswith(target + "/"):
+        return path[len(target) + 1 :]
+    head, _, rest = path.partition("/")
+    return rest if head and rest and target.endswith("/" + head) else None
 
 
 _MERGE_TAG: Final = regex(r"!(reset|override)\b[ \t]*(?:#[^\n]*)?\s*\Z")

@@ -246,6 +246,10 @@ def _declare(instruction: _Instruction, arguments: dict[str, Value], given: Mapp
         name, equals, rest = word.value.partition("=")
         if name in given:
             arguments[name] = given[name]
+            if equals and not given[name].resolved:
+                # whatever it is given, the default says what kind of thing it is
+                default = word.text.slice(len(word.value) - len(rest), len(word.value))
+                arguments[name] = Value.unknown(default, given[name].holes[0].unresolved.reason, splits=False)
         elif equals:
             arguments[name] = Value(word.text.slice(len(word.value) - len(rest), len(word.value)))
         elif name not in arguments:

@@ -10,6 +10,7 @@ from typing import Final
 from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.command import basename, names_program
+from kvgate.shell.value import value_of_word
 from kvgate.source.text import Text, Unresolved, Word
 
 
@@ -23,6 +24,9 @@ class EntryPoint:
         module: whether ``words[0]`` is a Python module.
         positional_model: whether the model may be given as a positional.
         renames: flags of its own (with dashes) for arguments of vLLM; "" for one that says nothing to vLLM.
+        engine: the flag that chooses the engine, and its values that mean vLLM; "" where leaving it out does.
+        adds: it hands vLLM arguments of its own where it is given none.
+        knows: its flag for a model that it knows by name, where ``--model`` is not given.
     """
 
     name: str
@@ -30,6 +34,9 @@ class EntryPoint:
     module: bool
     positional_model: bool
     renames: tuple[tuple[str, str], ...] = ()
+    engine: tuple[str, tuple[str, ...]] | None = None
+    adds: bool = False
+    knows: str = ""
 
 
 # KServe's server embeds the engine and hands on its arguments
@@ -46,6 +53,12 @@ HUGGINGFACE_SERVER: Final = EntryPoint(
         "grpc-port", "http-port", "log-config-file", "max-asyncio-workers", "max-threads", "predictor-host",
         "predictor-protocol", "predictor-request-timeout-seconds", "predictor-use-ssl", "workers",
      ))),
+    ("backend", ("", "auto", "vllm")),
+)  # fmt: skip
+
+# PaddleX's (3.2 to 3.7): the file of --backend_config is one for vLLM's --config
+_PADDLEX_RENAMES: Final = (
+    ("model-dir", "model"), ("model-name", "served-model-name"), ("backend-config", "config"), ("backend", ""),
 )  # fmt: skip
 
 
@@ -61,6 +74,18 @@ ENTRY_POINTS: Final = (
     EntryPoint("vllm_tgis_adapter", ("vllm_tgis_adapter",), True, False),
     EntryPoint("dynamo.vllm", ("dynamo.vllm",), True, False),
     HUGGINGFACE_SERVER,
+    *(
+        EntryPoint("genai_server", words, False, False, _PADDLEX_RENAMES, ("backend", ("vllm",)), True, "model-name")
+        for words in (("paddleocr", "genai_server"), ("paddlex_genai_server",))
+    ),
+    # MinerU's serve its own model unless they are told another one; `auto` takes vLLM where that is installed
+    EntryPoint("mineru-vllm-server", ("mineru-vllm-server",), False, False, adds=True),
+    *(
+        EntryPoint(words[-1], words, False, False, (("engine", ""),), ("engine", ("vllm",)), True)
+        for words in (("mineru-openai-server",), ("mineru-kit", "vlm-server"))
+    ),
+    EntryPoint("qwen-asr-serve", ("qwen-asr-serve",), False, True),
+    EntryPoint("trl vllm-serve", ("trl", "vllm-serve"), False, False),
 )
 
 # Programs whose words are text, names or targets, never a command that they run as the server.
@@ -232,6 +257,15 @@ def is_vllm_image(image: str) -> bool:
     return (named or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
 
 
+_VARIABLE: Final = regex(r"\$\{?(\w+)(?:[:?-][^/]*)?\}?")
+
+
+def stands_for_vllm_image(image: str) -> bool:
+    """Whether all that is known of an image is a variable, whose name says vLLM."""
+    variable = _VARIABLE.fullmatch(image)
+    return variable is not None and is_vllm_image(variable[1])
+
+
 def is_other_program(image: str) -> bool:
     """Whether the image is known for something other than a vLLM server."""
     if is_companion(image):
@@ -301,10 +335,27 @@ def renamed(words: Sequence[Word], renames: Sequence[tuple[str, str]]) -> tuple[
     return tuple(result)
 
 
-def has_other_backend(words: Sequence[Word]) -> bool:
-    """Whether KServe's server is told to serve with Transformers instead of vLLM."""
-    texts = [word.value.replace("=", " ") for word in words]
-    return "--backend huggingface" in " ".join(texts)
+def has_other_backend(words: Sequence[Word], point: EntryPoint = HUGGINGFACE_SERVER) -> bool:
+    """Whether a server that knows several engines (by default KServe's) serves with another one than vLLM."""
+    if point.engine is None:
+        return False
+    flag, own = point.engine
+    chosen = value_of_flag(words, flag)
+    return (chosen.value if chosen is not None and chosen.resolved else "") not in own
+
+
+def value_of_flag(words: Sequence[Word], flag: str) -> Word | None:
+    """What the last of some flags of one name is given, behind it or after a ``=``."""
+    found: Word | None = None
+    for index, word in enumerate(words):
+        if flag_name(word) != flag:
+            continue
+        _, equals, rest = word.value.partition("=")
+        if equals:
+            found = value_of_word(word).slice(len(word.value) - len(rest), len(word.value)).word()
+        elif index + 1 < len(words):
+            found = words[index + 1]
+    return found
 
 
 def names_model(words: Sequence[Word]) -> bool:

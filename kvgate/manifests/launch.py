@@ -23,7 +23,9 @@ from kvgate.manifests.entrypoint import (
     repository_of,
     says_engine,
     speaks_vllm,
+    stands_for_vllm_image,
     takes_engine_arguments,
+    value_of_flag,
 )
 from kvgate.manifests.unit import IMAGE_ENTRY
 from kvgate.patterns import regex
@@ -65,6 +67,8 @@ ARGUMENT_VARIABLES: Final = {
 # Programs that start something else, which then starts vLLM.
 _STARTERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS | {"dynamo"}
 
+_ADDED: Final = "what the launcher adds to its arguments is not in the files read"
+
 # What stands where the model would, and is none: other subcommands of vLLM, and programs that take its place.
 _OTHER_COMMANDS: Final = frozenset(
     {"bench", "chat", "complete", "collect-env", "run-batch", "launch", "vllm", "ray", "sleep", "tail", "true"}
@@ -82,7 +86,7 @@ def find_starts(container: Container) -> list[Start]:
         if not _only_asks(start):
             # the same command line twice is one server, on two of the ways through the container's script
             found.setdefault(_command_line(start), start)
-    return [_with_config(start, container.find) for start in found.values()]
+    return list(found.values())
 
 
 def _command_line(start: Start) -> tuple[object, ...]:
@@ -116,7 +120,8 @@ def _starts(container: Container) -> list[Start]:
         is_vllm_image(image) and _begins_with_model(arguments)
     ):
         return [_bare(arguments, container)]
-    if not arguments and is_vllm_image(image) and container.accelerated and container.image and container.service:
+    alone = not arguments and container.accelerated and container.service and not _asks_elsewhere(container)
+    if alone and container.image and (is_vllm_image(image) or stands_for_vllm_image(image)):
         unknown = Unresolved(image, "the arguments are inside the image")
         word = Word(container.image.text, (unknown,), splits=True)
         told, notes = variable_words(container.environment)
@@ -140,11 +145,22 @@ def _serves_in_spite(container: Container) -> bool:
     return container.accelerated and names_model(container.arguments) and flags >= (1 if container.named else 3)
 
 
+_URL: Final = regex(r"https?://(?!localhost|127\.|0\.0\.0\.0|\[?::)[^/\s]+(?P<path>/v1)?")
+
+
+def _asks_elsewhere(container: Container) -> bool:
+    """Whether a container is told where a server like vLLM answers: what it runs itself is a client of that one."""
+    return any(
+        (match := _URL.match(value.value)) is not None and (match["path"] is not None or "vllm" in name.lower())
+        for name, value in container.environment.items()
+    )
+
+
 def why_unread(container: Container) -> str | None:
     """Why a container in which no start was found may still serve: a vLLM image that runs a script nobody can read."""
     image = container.image.value if container.image else ""
     words = (*(container.command or ()), *container.arguments)
-    if not words or not container.accelerated or not is_vllm_image(image):
+    if not words or not container.accelerated or not is_vllm_image(image) or _asks_elsewhere(container):
         return None
     script = _script(words)
     if script is None:
@@ -188,7 +204,7 @@ def starts_of_commands(
         if inside is None:
             entry = find_entry(command.words)
             inside = [_with_config(_of_entry(entry, command), find)] if entry else []
-            if entry is not None and entry.point is HUGGINGFACE_SERVER and has_other_backend(command.words):
+            if entry is not None and has_other_backend(command.words, entry.point):
                 inside = []
             inside = [start for start in inside if not _only_asks(start)]
         starts += inside
@@ -256,12 +272,12 @@ def _of_command(
     wrapper = named and not _PROGRAM.fullmatch(words[0].value.rpartition("/")[2]) and not words[0].value.endswith(".py")
     if _is_launcher(words) and speaks_vllm(rest, named=wrapper):
         first = next((index for index, word in enumerate(rest) if word.value.startswith("-")), 0)
-        note = Unresolved(words[0].value, "what the launcher adds to its arguments is not in the files read")
+        note = Unresolved(words[0].value, _ADDED)
         serves = first > 1 and rest[first - 2].value == "serve"  # wrapper.py serve MODEL --flags
         return [_start(rest[first - serves :], words[0].value, serves, container, notes=(note,))]
     if script is None and is_vllm_image(image) and _ENTRY_SCRIPT.search(words[0].value):
         script = words[0]
-    if script is None or not container.accelerated or not container.service:
+    if script is None or not container.accelerated or not container.service or _asks_elsewhere(container):
         return []
     model = _model_variable(container)
     if model is None and not container.serves:
@@ -291,9 +307,13 @@ def _of_entry(entry: Entry, command: Command) -> Start:
     notes = _conditions(command)
     if point.renames:
         words = renamed(words, point.renames)
+    if point.adds:
+        itself = command.words[entry.after - 1]
+        words = (Word(itself.text, (Unresolved(itself.value, _ADDED),), splits=True), *words)
     if entry.note is not None:
         notes = (*notes, entry.note)
-    return Start(words, point.name, point.positional_model, command.environment, command.span, notes=notes)
+    model = value_of_flag(command.words, point.knows) if point.knows and not names_model(words) else None
+    return Start(words, point.name, point.positional_model, command.environment, command.span, model, notes)
 
 
 def _conditions(command: Command) -> tuple[Unresolved, ...]:
@@ -324,7 +344,7 @@ def _start(
     model: Word | None = None,
     notes: tuple[Unresolved, ...] = (),
 ) -> Start:
-    return Start(words, entry, positional_model, (), container.span, model, notes)
+    return _with_config(Start(words, entry, positional_model, (), container.span, model, notes), container.find)
 
 
 def _is_model_to_come(word: Word) -> bool:

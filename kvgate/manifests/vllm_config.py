@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvgate.manifests.container import Find
-from kvgate.manifests.entrypoint import VLLM_FLAGS, flag_name
+from kvgate.manifests.entrypoint import VLLM_FLAGS, value_of_flag
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.unit import ServeUnit
-from kvgate.shell.value import value_of_word
 from kvgate.source.text import SourceFile, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded
 
@@ -38,7 +37,7 @@ def with_config(
     words: Sequence[Word], positional_model: bool, find: Find | None
 ) -> tuple[tuple[Word, ...], tuple[Unresolved, ...]]:
     """A command line with the arguments of the file that its ``--config`` names; a note where that is not at hand."""
-    place = _place(words)
+    place = value_of_flag(words, "config")
     if place is None:
         return tuple(words), ()
     text = find(place.value) if find is not None and place.resolved else None
@@ -53,20 +52,6 @@ def with_config(
     added = words_of_entries(documents[0].items(), skip=skip, spread=True)
     cut = 1 if leads else 0
     return (*words[:cut], *added, *words[cut:]), ()
-
-
-def _place(words: Sequence[Word]) -> Word | None:
-    """The path after ``--config``, the last one."""
-    found: Word | None = None
-    for index, word in enumerate(words):
-        if flag_name(word) != "config":
-            continue
-        _, equals, rest = word.value.partition("=")
-        if equals:
-            found = value_of_word(word).slice(len(word.value) - len(rest), len(word.value)).word()
-        elif index + 1 < len(words):
-            found = words[index + 1]
-    return found
 
 
 def is_vllm_config(document: Node, path: str) -> bool:

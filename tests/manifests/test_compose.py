@@ -537,3 +537,119 @@ def test_build_arguments_say_what_an_image_begins_with(tmp_path: Path, dockerfil
 def test_build_arguments_that_are_no_vllm_image_name_none(tmp_path: Path) -> None:
     body = dedent(_BUILT).replace("vllm/vllm-openai:${TAG:-v0.11.0}", "python:3.12")
     assert unit(service(body), tmp_path).image is None
+
+
+_GENAI = """\
+    image: registry.example/ocr:1
+    command: paddleocr genai_server --model_name Page-1B --port 80 --backend {backend} --backend_config {config}
+    volumes: ["./engine.yaml:/home/ocr/conf/engine.yaml:ro"]
+    {more}
+    """
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ("/home/ocr/conf/engine.yaml", ""),
+        ("engine.yaml", ""),
+        ("conf/engine.yaml", ""),
+        ("engine.yaml", "working_dir: /home/ocr/conf"),
+        ("../conf/engine.yaml", "working_dir: /home/ocr/bin"),
+    ],
+)
+def test_a_server_around_vllm_reads_its_file(tmp_path: Path, config: str, more: str) -> None:
+    (tmp_path / "engine.yaml").write_text("max_model_len: 4096\nenforce_eager: true\n")
+    found = unit(service(dedent(_GENAI).format(backend="vllm", config=config, more=more)), tmp_path)
+    assert words(found).startswith("--max-model-len 4096 --enforce-eager ?genai_server --served-model-name Page-1B")
+    # what it adds itself is not known, nor is the model more than by its name
+    assert [item.reason for word in found.words for item in word.unresolved] == [
+        "what the launcher adds to its arguments is not in the files read"
+    ]
+    assert found.storage_model is not None
+    assert found.storage_model.value == "Page-1B"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("paddleocr genai_server --model_name m", None),  # its own engine
+        ("paddleocr genai_server --model_name m --backend sglang", None),
+        ("paddleocr genai_server --model_name m --backend ${ENGINE}", None),
+        ("paddlex_genai_server --model_name m --model_dir /m --backend=vllm", "--served-model-name m --model /m"),
+        ("mineru-openai-server --engine vllm --port 80", "--port 80"),
+        ("mineru-openai-server --port 80", None),
+        ("mineru-openai-server --engine lmdeploy", None),
+        ("mineru-vllm-server --gpu-memory-utilization 0.4", "--gpu-memory-utilization 0.4"),
+        ("python -m huggingfaceserver --backend huggingface --model_id m", None),
+        ("python -m huggingfaceserver --backend=huggingface --model_id m", None),
+    ],
+)
+def test_servers_that_know_several_engines(command: str, expected: str | None) -> None:
+    found = units(service(f"image: registry.example/ocr:1\ncommand: {command}"))
+    told = [" ".join(word.value for word in item.words[1:]) for item in found]
+    assert told == ([] if expected is None else [expected])
+
+
+_CLIENT = """\
+    image: app-vllm:1
+    command: {command}
+    environment: {{VLLM_MODEL: org/m, {name}: "{value}"}}
+    gpus: all
+    """
+
+
+@pytest.mark.parametrize("command", ["[python, main.py]", "[./start.sh]", ""])
+@pytest.mark.parametrize(
+    ("name", "value", "serves"),
+    [
+        ("VLLM_BASE_URL", "http://vllm:8000/v1", False),
+        ("VLLM_BASE_URL", "${BASE:-http://vllm:8000}", False),
+        ("OPENAI_API_BASE", "https://models.example:8443/v1/", False),
+        ("HF_ENDPOINT", "https://mirror.example", True),
+        ("VLLM_BASE_URL", "http://localhost:8000/v1", True),
+        ("VLLM_BASE_URL", "http://0.0.0.0:8000/v1", True),
+        ("VLLM_HOST_IP", "10.0.0.1", True),
+    ],
+)
+def test_what_is_told_where_a_server_answers_is_its_client(command: str, name: str, value: str, serves: bool) -> None:
+    text = service(dedent(_CLIENT).format(command=command, name=name, value=value))
+    reading = read_tree([SourceFile("compose.yaml", text)])
+    assert len(reading.units) == serves
+    if not serves:
+        assert reading.unread == ()
+
+
+def test_a_server_that_is_told_of_another_one_starts_all_the_same() -> None:
+    body = dedent(_CLIENT).format(command="vllm serve org/m", name="VLLM_BASE_URL", value="http://other:8000/v1")
+    assert words(unit(service(body))) == "org/m"
+
+
+def test_an_image_is_called_after_its_variable() -> None:
+    body = "image: ${VLLM_IMAGE}\ndevices: [nvidia.com/gpu=all]\n"
+    (found,) = units(service(body).replace("  vllm:", "  llm:"))
+    assert found.words[0].unresolved[0].reason == "the arguments are inside the image"
+    assert units(service(body.replace("VLLM", "PROXY")).replace("  vllm:", "  llm:")) == []
+
+
+def test_a_build_argument_without_a_value_leaves_the_kind_of_image(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("ARG KIND=vllm/vllm-openai\nARG TAG=v0.9.0\nFROM ${KIND}:${TAG}\n")
+    body = "build: {context: ., args: {KIND: $KIND, TAG: $TAG}}\ncommand: ${ARGUMENTS}  # vllm\n"
+    found = unit(service(body).replace("  vllm:", "  llm:"), tmp_path)
+    assert words(found) == "?${ARGUMENTS}"
+    assert found.image is not None
+    assert [item.reason for item in found.image.unresolved] == [
+        "KIND is set in no file here",
+        "TAG is set in no file here",
+    ]
+
+
+def test_paths_count_from_the_folder_of_the_first_file(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "Dockerfile").write_text("FROM vllm/vllm-openai:v0.11.0\nCOPY a.sh /a.sh\nCMD [/a.sh]\n")
+    (tmp_path / "server" / "a.sh").write_text('vllm serve "$MODEL" --config /engine.yaml\n')
+    (tmp_path / "server" / "a.env").write_text("MODEL=org/m\n")
+    (tmp_path / "engine.yaml").write_text("max-num-seqs: 8\n")
+    body = "build: ./server\nentrypoint: [/a.sh]\nenv_file: server/a.env\nvolumes: ['./engine.yaml:/engine.yaml']\n"
+    files = [SourceFile("services/llm/compose.llm.yml", service(body))]
+    (found,) = read_tree(files, tmp_path).units
+    assert words(found) == "org/m --max-num-seqs 8 --config /engine.yaml"

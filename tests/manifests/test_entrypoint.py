@@ -10,6 +10,7 @@ from kvgate.manifests.entrypoint import (
     is_vllm_image,
     repository_of,
     speaks_vllm,
+    stands_for_vllm_image,
     takes_engine_arguments,
 )
 from kvgate.source.text import words_of_command_line
@@ -33,6 +34,13 @@ API_SERVER = "vllm.entrypoints.openai.api_server"
         ("python3 -m lmc.vllm.entrypoints.openai.api_server --model m", API_SERVER, "--model m"),
         ("uv run --with vllm -- vllm serve m", "vllm serve", "m"),
         ("python3 -m dynamo.vllm --model m", "dynamo.vllm", "--model m"),
+        ("paddleocr genai_server --model_name m", "genai_server", "--model_name m"),
+        ("paddlex_genai_server --model_name m", "genai_server", "--model_name m"),
+        ("mineru-vllm-server --port 1", "mineru-vllm-server", "--port 1"),
+        ("mineru-openai-server --engine vllm", "mineru-openai-server", "--engine vllm"),
+        ("mineru-kit vlm-server --engine vllm", "vlm-server", "--engine vllm"),
+        ("qwen-asr-serve m --a", "qwen-asr-serve", "m --a"),
+        ("trl vllm-serve --model m", "trl vllm-serve", "--model m"),
     ],
 )  # fmt: skip
 def test_entry_points(line: str, name: str, rest: str) -> None:
@@ -92,6 +100,22 @@ def test_other_programs(line: str) -> None:
 )
 def test_images(image: str, vllm: bool, engine: bool, other: bool) -> None:
     assert (is_vllm_image(image), takes_engine_arguments(image), is_other_program(image)) == (vllm, engine, other)
+
+
+@pytest.mark.parametrize(
+    ("image", "vllm"),
+    [
+        ("${VLLM_IMAGE}", True),
+        ("$VLLM_IMAGE", True),
+        ("${VLLM_IMAGE:?set it}", True),
+        ("${VLLM_ROUTER_IMAGE}", False),
+        ("${VLLM_REGISTRY}/nginx", False),
+        ("${IMAGE}", False),
+        ("vllm", False),
+    ],
+)
+def test_images_that_are_variables(image: str, vllm: bool) -> None:
+    assert stands_for_vllm_image(image) is vllm
 
 
 def test_repository() -> None:
