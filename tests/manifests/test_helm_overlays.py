@@ -272,6 +272,35 @@ def test_values_files_of_a_helmfile() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        """\
+        apiVersion: argoproj.io/v1alpha1
+        kind: Application
+        metadata: {name: big}
+        spec:
+          sources:
+          - {path: llm, helm: {valueFiles: [values.yaml, $mine/apps/big.yaml]}}
+          - {ref: mine}
+        """,
+        """\
+        apiVersion: argoproj.io/v1alpha1
+        kind: ApplicationSet
+        metadata: {name: set}
+        spec:
+          generators: [{list: {elements: [{name: none}, {name: big}]}}]
+          template:
+            metadata: {name: "{{name}}"}
+            spec: {source: {path: llm, helm: {valueFiles: ["../apps/{{name}}.yaml"]}}}
+        """,
+    ],
+)
+def test_values_files_of_an_application_outside_its_chart(text: str) -> None:
+    found = units({**CHART, "argo/app.yaml": text, "apps/big.yaml": "length: 8192  # vllm\n"})
+    assert told(found) == [("apps/big.yaml", OWN[1].replace("4096", "8192")), OWN]
+
+
 def test_several_servers_of_one_name_and_what_describes_a_chart() -> None:
     """Neither makes a chart's own servers once more."""
     template = TEMPLATE.replace("{{ .Values.model }}", "{{ . }}").replace(" .Values.", " $.Values.")

@@ -291,12 +291,25 @@ def test_arguments_in_camel_case() -> None:
          "--dtype half --enforce-eager"),
         ("vllm: {model: org/m, serveFlags: [--max-num-seqs=4]}\nimage: {repository: vllm/vllm-openai}\n",
          "--model org/m --max-num-seqs=4"),
-        ("backend: vllm\nworkers:\n- model: {path: org/m, tensorParallelSize: 1, maxNumSeqs: 8, extraArgs: [--enable-lora]}\n",
-         "--model org/m --tensor-parallel-size 1 --max-num-seqs 8 --enable-lora"),
+        ("backend: vllm\nworkers: [{model: {path: org/m, tensorParallelSize: 1, maxLoras: 8, args: --enable-lora}}]\n",
+         "--model org/m --tensor-parallel-size 1 --max-loras 8 --enable-lora"),
         # arguments as a list of names and values
         ("vllm: {model: org/m, engineArgs: [{name: max-model-len, value: 8}, {name: dtype, value: half}]}\n",
          "--model org/m --max-model-len 8 --dtype half"),
         ("vllm: {model: org/m, parameters: [{name: max-model-len}, {name: dtype, value: half}]}\n", None),
+        # of several profiles, the one that another value chooses; what is said beside it goes before
+        ("gpu: {profile: b, profiles: {a: {maxModelLen: 1}, b: {maxModelLen: 2, tensorParallelSize: 2}}}\nvllm: {}\n"
+         "image: vllm/vllm-openai\n", "--max-model-len 2 --tensor-parallel-size 2"),
+        ("preset: b\npresets: {a: {model: org/a, maxModelLen: 1}, b: {model: org/b, maxModelLen: 2, dtype: half}}\n"
+         "vllm: {dtype: auto, maxModelLen: '', maxNumSeqs: 4}\n",
+         "--model org/b --max-model-len 2 --max-num-seqs 4 --dtype auto"),
+        ("vllm: {model: org/m, maxModelLen: 8, enforceEager: true}\n"
+         "profiles: {a: {maxModelLen: 1, maxNumSeqs: 2}, b: {maxModelLen: 2, maxNumSeqs: 4}}\n",
+         "--model org/m --max-model-len 8 --enforce-eager"),  # which one, the values do not say
+        ("LLM_MODEL_ID: org/b\nmodelConfigs: {org/a: {extraCmdArgs: [--seed=1]}, org/b: {extraCmdArgs: [--seed=2]}}\n",
+         "--model org/b --host 0.0.0.0 --download-dir /data --seed=2"),
+        ("LLM_MODEL_ID: ''\nmodelConfigs: {org/a: {extraCmdArgs: [--seed=1]}, org/b: {extraCmdArgs: [--seed=2]}}\n",
+         "--host 0.0.0.0 --download-dir /data"),
         # what a template writes into the file that a command names
         ("pod: {containers: {main: {image: {repository: org/own}, command: [/bin/sh, -c, 'x && exec vllm serve --config"
          " /c/config.yaml']}}}\nconfig: [{key: model, value: org/m}, {key: max-model-len, value: 8}, {key:"
@@ -392,6 +405,78 @@ def test_parameters_of_an_application() -> None:
     )
     assert words(unit) == "--model org/m --max-model-len 4096 --enforce-eager --enable-lora --seed=1"
     assert (gpus(unit), unit.kind, unit.words[3].text.span.line) == ([2], "Application", 13)
+
+
+APPLICATION_SET = """\
+    apiVersion: argoproj.io/v1alpha1
+    kind: ApplicationSet
+    metadata: {name: set, namespace: argocd}
+    spec:
+      goTemplate: true
+      generators:
+      - list:
+          elements:
+          - {name: a, model: org/a, tp: "2", eager: "true"}
+          - {name: b, model: org/b, tp: "4"}
+      template:
+        metadata: {name: "{{ .name }}-vllm"}
+        spec:
+          source:
+            chart: vllm
+            helm:
+              valuesObject:
+                image: {repository: vllm/vllm-openai}
+                model: "{{ .model }}"
+                tensorParallelSize: "{{ .tp }}"
+                resources: {limits: {nvidia.com/gpu: "{{ .tp }}"}}
+      templatePatch: |
+        spec:
+          source:
+            helm:
+              valuesObject:
+                maxModelLen: 4096
+                {{- if .eager }}
+                enforceEager: true
+                {{- end }}
+    """
+
+
+def test_an_application_set_makes_a_server_of_each_element() -> None:
+    found = [(unit.id, words(unit), gpus(unit)) for unit in units(APPLICATION_SET, "set.yaml")]
+    assert found == [
+        ("ApplicationSet/argocd/a-vllm",
+         "--model org/a --tensor-parallel-size 2 --max-model-len 4096 --enforce-eager", [2]),
+        ("ApplicationSet/argocd/b-vllm", "--model org/b --tensor-parallel-size 4 --max-model-len 4096", [4]),
+    ]  # fmt: skip
+    # without Go's templates the names stand alone; a matrix combines what its generators yield
+    plain = APPLICATION_SET.replace("{{ .", "{{").replace("goTemplate: true", "goTemplate: false")
+    plain = plain.replace("{{- if eager }}", "").replace("{{- end }}", "")
+    assert [unit.id for unit in units(plain, "set.yaml")] == [unit for unit, *_ in found]
+    matrix = APPLICATION_SET.replace(
+        "      - list:\n          elements:\n          - {name: a,",
+        "      - matrix:\n          generators:\n          - clusters: {}\n          - list: {elements: [{where: x}]}\n"
+        "          - list:\n             elements:\n             - {name: a,",
+    ).replace("          - {name: b", "             - {name: b")
+    assert [(unit.id, words(unit), gpus(unit)) for unit in units(matrix, "set.yaml")] == found
+
+
+def test_an_application_set_whose_elements_say_nothing_of_the_server() -> None:
+    where = APPLICATION_SET.replace('model: org/a, tp: "2", eager: "true"', "x: 1").replace(
+        'model: org/b, tp: "4"', "x: 2"
+    )
+    (unit,) = units(where, "set.yaml")
+    assert words(unit) == "--model ?{{ .model }} --tensor-parallel-size ?{{ .tp }} --max-model-len 4096"
+    elements = APPLICATION_SET.index("      - list:"), APPLICATION_SET.index("      template:")
+    files = APPLICATION_SET[: elements[0]] + "      - git: {files: [{path: x.yaml}]}\n" + APPLICATION_SET[elements[1] :]
+    (unit,) = units(files, "set.yaml")
+    assert words(unit).endswith("--max-model-len 4096 --enforce-eager")  # what the condition says is not known
+    # more than is worth reading is read once
+    many = APPLICATION_SET.replace(
+        "- {name: b, ",
+        "\n".join(f"          - {{name: n{n}, model: m{n}}}" for n in range(2000)).lstrip()
+        + "\n          - {name: b, ",
+    )
+    assert len(units(many, "set.yaml")) == 100
 
 
 def test_several_servers_beside_an_image_stay_several() -> None:

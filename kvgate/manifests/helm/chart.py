@@ -86,8 +86,9 @@ def objects_of_template(tree: Tree, file: SourceFile) -> tuple[Node, ...]:
         return ()
 
 
-def render_embedded(text: Text) -> Rendered:
-    """The documents of a template that stands in a text (a ConfigMap's entry); nothing around it is known.
+def render_embedded(text: Text, given: Mapping | None = None) -> Rendered:
+    """The documents of a template that stands in a text (a ConfigMap's entry); nothing around it is known but what it
+    is given.
 
     Raises:
         TemplateError: it is no template that can be followed.
@@ -95,7 +96,9 @@ def render_embedded(text: Text) -> Rendered:
     inner = SourceFile(text.span.path, text.value)
     template = parse_template(inner.text)
     defined = {name: (inner, template, nodes) for name, nodes in template.defined.items()}
-    value = Evaluator(defined, {"__roots__": True}).render(inner, template)
+    roots: dict[str, Any] = {entry.key.value: entry.value for entry in given.items()} if given is not None else {}
+    roots = roots or {"__roots__": True}
+    value = Evaluator(defined, roots).render(inner, template)
     parts = [
         text.slice(piece.span.start, piece.span.end)
         if piece.exact

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.helm.application_sets import applications
 from kvgate.manifests.helm.chart import (
     Over,
     Rendered,
@@ -201,7 +202,8 @@ def _installations(tree: Tree) -> Iterator[tuple[str, Overlay]]:
         if "valueFiles" in file.text:
             for document in tree.stream(file).documents:
                 for item in expand_list(document):
-                    yield from _of_application(tree, item)
+                    for made in applications(item):
+                        yield from _of_application(tree, made)
         if "releases:" in file.text and "chart:" in file.text and not is_go_template(file.text):
             for document in tree.stream(file).documents:
                 yield from _of_helmfile(tree, file.path, document)
@@ -246,13 +248,16 @@ def chart_in_tree(tree: Tree, base: str, word: str) -> str | None:
 
 
 def _of_application(tree: Tree, item: Node) -> Iterator[tuple[str, Overlay]]:
-    """An Application of Argo CD with values files in the chart's own repository."""
-    for source in (node_at(item, "spec", "source"), *items_at(item, "spec", "sources")):
+    """An Application of Argo CD with values files in the chart's own repository, or one that it names by a ``ref``."""
+    above = node_at(item, "spec", "template", "spec") or node_at(item, "spec")
+    for source in (node_at(above, "source"), *items_at(above, "sources")):
         folder = text_at(source, "path")
         names = [name.value for name in items_at(source, "helm", "valueFiles") if isinstance(name, Scalar)]
         if folder is None or not names or chart_in_tree(tree, "", f"./{folder}") is None:
             continue
-        files = [posixpath.normpath(posixpath.join(folder, name)) for name in names if not name.startswith("$")]
+        # `$values/apps/x.yaml` is a path from the root of the repository that is called `values`
+        files = [posixpath.normpath(name.partition("/")[2] if name.startswith("$") else posixpath.join(folder, name))
+                 for name in names]  # fmt: skip
         files = [place for place in files if posixpath.basename(place) not in _OWN and tree.read(place) is not None]
         if files:
             yield files[-1], Overlay(posixpath.normpath(folder), tuple(files))

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kvgate.manifests.helm.application_sets import applications, documents_of_text
 from kvgate.manifests.helm.overlays import chart_in_tree, makes_servers, read_installation
 from kvgate.manifests.helm.values import Release, read_values
 from kvgate.manifests.kustomize import merged
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile, Span
-from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, parse_embedded
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar
 from kvgate.source.yaml_tree import Sequence as YamlSequence
 
 # What Argo CD hands to Helm, each over those before it: a text, a mapping, and single values by their paths.
@@ -36,14 +37,16 @@ RELEASES: Final[dict[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]] 
 
 def read_releases(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units in the values of a document's releases."""
-    for item in expand_list(document):
+    for item in (made for found in expand_list(document) for made in applications(found)):
         kind = text_at(item, "kind") or ""
         for path, keys in RELEASES.get(kind, ()):
             for holder in _at(item, path):
                 values = _values(holder, keys)
                 if values is None:
                     continue
-                name = text_at(item, "metadata", "name") or ""
+                name = text_at(item, "spec", "template", "metadata", "name") or ""
+                if not name or "{{" in name:
+                    name = text_at(item, "metadata", "name") or ""
                 release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
                 yield from _of_release(
                     tree, file, values, release, chart_in_tree(tree, "", _chart_of(item, holder, path))
@@ -105,7 +108,7 @@ def _values(holder: Node, keys: tuple[str, ...]) -> Node | None:
         if isinstance(found, YamlSequence):
             found = _of_parameters(found.items)
         elif isinstance(found, Scalar):
-            found = next(iter(parse_embedded(found.text).documents), None)
+            found = next(iter(documents_of_text(found.text)), None)
         if found is not None:
             values = found if values is None else merged(values, found, by_name=False)
     return values

@@ -212,7 +212,10 @@ class _Reader:
     def __init__(self, tree: Tree, file: SourceFile, root: Mapping, release: Release | None) -> None:
         self.tree = tree
         self.file = file
-        self.root = root = _with_own_values(root) if ".Values." in file.text else root
+        if ".Values." in file.text:  # a chart's `tpl` puts values into values
+            given = with_references(root, _OWN_VALUE, root)
+            root = given if isinstance(given, Mapping) else root
+        self.root = root = _with_choices(root) if _CHOICES.search(file.text) else root
         self.release = release
         self.vllm = re.search("vllm", file.text, re.IGNORECASE) is not None
         self.count = 0
@@ -455,33 +458,30 @@ def _configured(site: _Site, start: Start) -> Start:
 _OWN_VALUE: Final = re.compile(r"\{\{-?\s*\.Values\.([A-Za-z_][\w.]*)\s*(?:\|\s*(?:quote|toString)\s*)?-?\}\}")
 
 
-def _with_own_values(root: Mapping) -> Mapping:
-    """Values in which ``{{ .Values.model.name }}`` stands for what they say there: a chart's ``tpl`` makes it so."""
+def with_references(root: Node, reference: re.Pattern[str], values: Mapping) -> Node:
+    """A tree in which each reference, a path of keys in its first group, stands for what the values say there."""
     entries: dict[int, list[Entry]] = {}  # aliases share theirs
     items: dict[int, list[Node]] = {}
 
     def given(node: Node) -> Node:
         if isinstance(node, Scalar):
-            return _with_values(node, root)
+            return _with_values(node, reference, values)
         if isinstance(node, YamlSequence):
             if id(node.items) not in items:
                 items[id(node.items)] = [given(item) for item in node.items]
             return YamlSequence(node.span, items[id(node.items)], node.alias)
-        return mapping(node)
-
-    def mapping(node: Mapping) -> Mapping:
         if id(node.entries) not in entries:
             entries[id(node.entries)] = [Entry(entry.key, given(entry.value)) for entry in node.entries]
         return Mapping(node.span, entries[id(node.entries)], node.alias)
 
-    return mapping(root)
+    return given(root)
 
 
-def _with_values(node: Scalar, root: Mapping) -> Scalar:
+def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping) -> Scalar:
     parts: list[Text] = []
     at = 0
-    for match in _OWN_VALUE.finditer(node.value):
-        value = scalar_at(root, *match.group(1).split("."))
+    for match in reference.finditer(node.value) if "{{" in node.value else ():
+        value = scalar_at(values, *match.group(1).split("."))
         if value is not None and value.value and not is_null(value) and "{{" not in value.value:
             parts += [node.text.slice(at, match.start()), value.text]
             at = match.end()
@@ -489,6 +489,77 @@ def _with_values(node: Scalar, root: Mapping) -> Scalar:
         return node
     text = Text.join([*parts, node.text.slice(at, len(node.text))])
     return Scalar(node.span, text.value, node.style or '"', node.alias, text)
+
+
+# -- values of which another value chooses some -----------------------------------------------------------------------
+
+_CHOICES: Final = re.compile(r"profiles|presets|variants|flavou?rs|model_?configs", re.IGNORECASE)
+_CHOOSER: Final = re.compile(r"(?:profile|preset|variant|flavou?r|model(?:_?(?:id|name))?)$", re.IGNORECASE)
+
+
+def _with_choices(root: Mapping) -> Mapping:
+    """Values in which what ``profile: big`` chooses of ``profiles`` stands where it is used: in the mapping around it,
+    or in that of vLLM there. Without a choice the profiles are left out, unless they are whole servers."""
+    chosen: set[str] = set()
+    stack: list[Node] = [root]
+    count = 0
+    while stack and count < MAX_SITES:
+        node = stack.pop()
+        count += 1
+        if isinstance(node, Mapping):
+            chosen |= {
+                entry.value.value
+                for entry in node.items()
+                if isinstance(entry.value, Scalar) and _CHOOSER.search(entry.key.value)
+            }
+            stack += [entry.value for entry in node.items() if not isinstance(entry.value, Scalar)]
+        elif isinstance(node, YamlSequence):
+            stack += [item for item in node.items if not isinstance(item, Scalar)]
+    return _chosen_below(root, chosen, 0)
+
+
+def _chosen_below(node: Mapping, chosen: set[str], depth: int) -> Mapping:
+    entries: list[Entry] = []
+    picked: list[Mapping] = []
+    for entry in node.items():
+        value = entry.value
+        if isinstance(value, Mapping) and _CHOICES.search(entry.key.value):
+            inner = [item for item in value.items() if isinstance(item.value, Mapping)]
+            picks = [item.value for item in inner if item.key.value in chosen and isinstance(item.value, Mapping)]
+            if len(picks) == 1:
+                picked += picks
+                continue
+            if inner and not any(isinstance(item.value, Mapping) and _model_of_node(item.value) for item in inner):
+                continue
+        elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+            value = _chosen_below(value, chosen, depth + 1)
+        entries.append(Entry(entry.key, value))
+    for choice in picked:
+        at = next((n for n, entry in enumerate(entries) if entry.key.value == "vllm"), None)
+        inside = entries[at].value if at is not None else None
+        if at is not None and isinstance(inside, Mapping):
+            entries[at] = Entry(entries[at].key, _filled(inside, choice))
+        else:
+            entries = list(_filled(Mapping(node.span, entries), choice).items())
+    return Mapping(node.span, entries, node.alias)
+
+
+def _filled(node: Mapping, choice: Mapping) -> Mapping:
+    """A mapping with what a choice says where the mapping says nothing."""
+    entries: dict[str, Entry] = {entry.key.value: entry for entry in node.items()}
+    for entry in choice.items():
+        own = entries.get(entry.key.value)
+        if own is None or not _says(own.value):
+            entries[entry.key.value] = entry
+        elif isinstance(own.value, Mapping) and isinstance(entry.value, Mapping):
+            entries[entry.key.value] = Entry(own.key, _filled(own.value, entry.value))
+    return Mapping(node.span, list(entries.values()), node.alias)
+
+
+def _says(node: Node) -> bool:
+    if isinstance(node, Scalar):
+        return bool(node.value) and not is_null(node)
+    return bool(node.entries if isinstance(node, Mapping) else node.items)
 
 
 # -- walking -----------------------------------------------------------------------------------------------------------
