@@ -478,6 +478,7 @@ class _Service:
             for item in node.items if isinstance(node, Sequence) else ():
                 file = self._behind(layer, item, path)
                 if file is not None:
+                    self.project.tree.used.add(file.path)
                     return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None
 
@@ -504,7 +505,7 @@ class _Service:
             if isinstance(content, Scalar):
                 return _value(content.text, self.project.variables(self.project.file))
             place = text_at(self.project.document, "configs", name, "file")
-            file = self.project.tree.read(posixpath.join(posixpath.dirname(self.project.file.path), place or ""))
+            file = self.project.tree.use(posixpath.join(posixpath.dirname(self.project.file.path), place or ""))
             if place and file is not None:
                 return Value(Text.of_span(Span(file, 0, len(file.text))))
         return None

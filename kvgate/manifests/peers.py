@@ -197,7 +197,7 @@ class Peers:
             for entry in items_at(item, "files"):
                 if isinstance(entry, Scalar):
                     key, _, source = entry.value.rpartition("=")
-                    found = self._tree.read(posixpath.join(posixpath.dirname(file.path), source))
+                    found = self._tree.use(posixpath.join(posixpath.dirname(file.path), source))
                     if found is not None:
                         data[key or posixpath.basename(source)] = Value(Text.of_span(Span(found, 0, len(found.text))))
             for entry in items_at(item, "envs"):

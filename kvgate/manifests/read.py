@@ -153,12 +153,16 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of files that another unit's command line comes from: a script that a manifest mounts."""
     if not any(unit.path in tree.used for unit in units):
         return units
-    own = {(unit.path, _words(unit)) for unit in units if unit.kind == "script"}
-    # a script that only runs another one, and changes nothing, has no server of its own
+    own = {(unit.path, _words(unit)): unit for unit in units if unit.kind == "script"}
+    # a script that only runs another one, and says nothing more, has no server of its own
     units = [
         unit
         for unit in units
-        if unit.kind != "script" or not any((path, _words(unit)) in own for path in _others(unit))
+        if unit.kind != "script"
+        or not any(
+            (other := own.get((path, _words(unit)))) is not None and _surroundings(unit) == _surroundings(other)
+            for path in _others(unit)
+        )
     ]
     elsewhere = {
         piece.span.path
@@ -214,6 +218,15 @@ def _others(unit: ServeUnit) -> set[str]:
     """The file that all words of a unit come from, where it is another one."""
     paths = {piece.span.path for word in unit.words for piece in word.text.pieces}
     return paths - {unit.path} if len(paths) == 1 else set()
+
+def _surroundings(unit: ServeUnit) -> tuple[object, ...]:
+    """What a script says about a server beside its arguments: the image, the GPUs, variables of vLLM."""
+    return (
+        None if unit.image is None else unit.image.value,
+        [request.count for request in unit.gpu_requests],
+        [(item.name, item.value and item.value.value) for item in unit.environment if item.name.startswith("VLLM_")],
+    )
+
 
 
 class Kustomize:
