@@ -50,6 +50,7 @@ ARGUMENT_VARIABLES: Final = {
     "TENSOR_PARALLEL_SIZE": "tensor-parallel-size",
     "TENSOR_PARALLELISM": "tensor-parallel-size",
     "PIPELINE_PARALLEL_SIZE": "pipeline-parallel-size",
+    "PIPELINE_PARALLELISM": "pipeline-parallel-size",
     "DATA_PARALLEL_SIZE": "data-parallel-size",
     "MAX_MODEL_LEN": "max-model-len",
     "GPU_MEMORY_UTILIZATION": "gpu-memory-utilization",

@@ -466,6 +466,7 @@ class Names:
     def _field(self, node: ast.Attribute, depth: int) -> list[_Assigned] | None:
         """``Settings.model``, ``Settings().model`` and ``self.model``: what the class was made with, or says itself."""
         owner = node.value
+        value: ast.expr | None = None
         if isinstance(owner, ast.Name) and owner.id == "self":
             found = self._class(node)
             made = [call for call in self.calls if found is not None and _key(call.func) == found.name]
@@ -484,7 +485,9 @@ class Names:
                 # bentoml.use_arguments(Settings), tyro.cli(Settings): its defaults, or what the command line says
                 found, call = self._classes.get(_key(value.args[0]) or ""), None
         if found is None:
-            return None
+            # an object of another library: what it was made with by that name
+            keywords = written_call(value)[1] if isinstance(value, ast.Call) else {}
+            return [_Assigned(keywords[node.attr], False)] if node.attr in keywords else None
         if _has_init(found):
             call = None  # what it is made with goes there
         for keyword in call.keywords if call is not None else ():
@@ -519,6 +522,9 @@ class Names:
         factory = given.get("default_factory")
         if isinstance(factory, ast.Lambda):
             return factory.body
+        if factory is not None and _key(factory) in ("dict", "list"):
+            empty = ast.Dict([], []) if _key(factory) == "dict" else ast.List([], ast.Load())
+            return ast.copy_location(empty, factory)
         default = given.get("default") or next(iter(value.args), None)
         return None if isinstance(default, ast.Constant) and default.value is ... else default
 
@@ -556,10 +562,9 @@ class Names:
                 bare += 1
             else:
                 given.append(value)
-        if len(given) == 1 and not bare:
-            return given[0]
         if given:
-            return None
+            same = len({self.source.written(value) for value in given}) == 1
+            return given[0] if same and not bare else None
         default = _default(function, name)
         if default is not None:
             return self._default_in(default)
@@ -575,10 +580,10 @@ class Names:
         """The expression that a name stands for; the node itself where it is none or stands for several."""
         if depth > MAX_DEPTH:
             return node
+        entry = self._entry(node, depth)
+        if entry is not None:
+            return self.followed(entry, depth + 1)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            for name, value, _, condition in self.items(node.value, depth + 1) or ():
-                if name == node.slice.value and condition is None:
-                    return self.followed(value, depth + 1)
             return node
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
@@ -595,6 +600,22 @@ class Names:
         if len(found) == 2 and found[0].condition is None and found[1].condition in _lacking(_key(node) or ""):
             return ast.copy_location(ast.BoolOp(ast.Or(), values), node)  # if not x: x = "default"
         return self.followed(values[0], depth + 1) if len(values) == 1 else node
+
+    def _entry(self, node: ast.expr, depth: int) -> ast.expr | None:
+        """What ``mapping["key"]`` or ``mapping.get("key", default)`` stands for, where the mapping is written out."""
+        if isinstance(node, ast.Subscript):
+            owner, given = node.value, [node.slice]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            owner, given = node.func.value, node.args
+        else:
+            return None
+        if not given or not isinstance(given[0], ast.Constant):
+            return None
+        items = self.items(owner, depth + 1)
+        found = [item for item in items or () if item[0] == given[0].value]
+        if found:
+            return found[-1][1] if found[-1][3] is None else None
+        return given[1] if items is not None and len(given) == 2 else None
 
     def why(self, node: ast.expr) -> str:
         """Why an expression has no value here."""
@@ -640,6 +661,10 @@ class Names:
             return (word.value, True) if word.resolved else (None, False)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # os.getenv("X") or "default"
             return self._first_known(node, depth)
+        one_test = isinstance(node, ast.Compare) and len(node.ops) == 1
+        if one_test or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            truth = self._truth(node, depth + 1)
+            return truth, truth is not None
         return self._elsewhere(node, depth) if isinstance(node, (ast.Name, ast.Attribute)) else (None, False)
 
     def _elsewhere(self, node: ast.Name | ast.Attribute, depth: int) -> tuple[Any, bool]:
@@ -858,16 +883,60 @@ class Names:
                 else:
                     return None
             return result
-        if isinstance(node, ast.Call) and self.imported(node.func).rpartition(".")[2] in ("dict", "ModelLoadingConfig"):
-            result = []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            parts = [self.items(part, depth + 1) for part in (node.left, node.right)]
+            return [item for part in parts for item in part or ()] if None not in parts else None
+        if isinstance(node, ast.DictComp):
+            return self._filtered(node, depth)
+        return self._items_of_call(node, depth) if isinstance(node, ast.Call) else None
+
+    def _items_of_call(self, node: ast.Call, depth: int) -> list[Item] | None:
+        """``dict(base, key=value)``, ``base.copy()``, ``deepcopy(base)``, ``function_of_the_file()``."""
+        name = self.imported(node.func).rpartition(".")[2]
+        if name in ("copy", "deepcopy") and isinstance(node.func, ast.Attribute) and not node.args:
+            return self.items(node.func.value, depth + 1)
+        if name in ("copy", "deepcopy") and len(node.args) == 1:
+            return self.items(node.args[0], depth + 1)
+        if name in ("dict", "ModelLoadingConfig"):
+            result: list[Item] = []
+            for base in node.args:
+                inner = self.items(base, depth + 1)
+                if inner is None:
+                    return None
+                result += inner
             for keyword in node.keywords:
                 if keyword.arg is None:
-                    return None
+                    inner = self.items(keyword.value, depth + 1)
+                    if inner is None:
+                        return None
+                    result += inner
+                    continue
                 start = self.source.offset(keyword.lineno, keyword.col_offset)
                 place = Span(self.source.file, start, start + len(keyword.arg))
                 result.append((keyword.arg, keyword.value, place, None))
-            return result if not node.args else None
-        return None
+            return result
+        returned = self._returned(node)
+        return self.items(returned, depth + 1) if returned is not None else None
+
+    def _filtered(self, node: ast.DictComp, depth: int) -> list[Item] | None:
+        """``{key: value for key, value in mapping.items() if value is not None}``."""
+        (part,) = node.generators if len(node.generators) == 1 else (None,)
+        rounds = self._rounds(part.target, part.iter, depth + 1) if part is not None else None
+        if part is None or rounds is None:
+            return None
+        result: list[Item] = []
+        for names, given in rounds:
+            self._bound.append((node, names))
+            key, known = self.constant(node.key, depth + 1)
+            value = self._in_round(node.value)
+            holds = [self._truth(test) for test in part.ifs]
+            self._bound.pop()
+            if not known or not isinstance(key, str) or value is None:
+                return None
+            if False not in holds:
+                unsure = " and ".join(self.source.written(test) for test in part.ifs) if None in holds else None
+                result.append((key, value, self.source.span(value), given or unsure))
+        return result
 
     def _set_keys(self, node: ast.expr) -> list[Item]:
         """``config["key"] = value`` of the same scope."""

@@ -600,6 +600,69 @@ def test_paths(value: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("LLM(**(BASE | {'seed': 2}))", "--model org/m --seed 1 --seed 2"),
+        ("LLM(**{**BASE, **MORE})", "--model org/m --seed 1 --max-model-len 8"),
+        ("LLM(**dict(BASE, seed=3, **MORE))", "--model org/m --seed 1 --seed 3 --max-model-len 8"),
+        ("LLM(**BASE.copy())", "--model org/m --seed 1"),
+        ("LLM(**copy.deepcopy(BASE))", "--model org/m --seed 1"),
+        ("LLM(**engine())", "--model org/f --max-model-len 8"),
+        ("LLM(**{k: v for k, v in dict(BASE, revision=None).items() if v is not None})", "--model org/m --seed 1"),
+        ("LLM(**{k: v for k, v in MORE.items() if k in wanted})", "?--max-model-len ?8"),
+        ("LLM(**{k: str(v) for k, v in MORE.items()})", "?{k: str(v) for k, v in MORE.items()}"),
+        ("LLM(BASE.get('model'), seed=BASE.get('none', 5), enforce_eager=BASE['seed'] > 0)",
+         "--model org/m --seed 5 --enforce-eager"),
+        ("LLM(BASE['model'], enforce_eager=os.environ.get('EAGER', 'true').lower() in ('1', 'true'))",
+         "--model org/m --enforce-eager"),
+        ("LLM(BASE['model'], download_dir=volume.path)", "--model org/m --download-dir /v"),
+        ("LLM(unknown.get('model', 'org/d'))", "--model ?unknown.get('model', 'org/d')"),
+    ],
+)  # fmt: skip
+def test_mappings_that_are_made_of_others(value: str, expected: str) -> None:
+    found = units(
+        "import copy, os\nfrom vllm import LLM\nBASE = {'model': 'org/m', 'seed': 1}\nMORE = {'max_model_len': 8}\n"
+        "volume = Volume(name='v', path='/v')\n"
+        f"def engine():\n    return {{'model': 'org/f', **MORE}}\nx = {value}\n"
+    )
+    assert [words(unit) for unit in found] == [expected]
+
+
+def test_a_function_that_is_called_with_the_same_several_times() -> None:
+    unit = one(
+        """\
+        from vllm import AsyncEngineArgs
+        def build(model, length, seed):
+            return AsyncEngineArgs(model, max_model_len=length, seed=seed)
+        NAME = "org/m"
+        a = build(NAME, 4, 1)
+        b = build(NAME, length=4, seed=2)
+        """
+    )
+    assert words(unit) == "--model org/m --max-model-len 4 --seed ?seed"
+
+
+def test_fields_that_begin_empty() -> None:
+    unit = one(
+        """\
+        from dataclasses import dataclass, field
+        import json, subprocess
+        @dataclass
+        class Options:
+            flags: list = field(default_factory=list)
+            transfer: dict = field(default_factory=dict)
+            def command(self):
+                line = ["vllm", "serve", "org/m", *self.flags]
+                if self.transfer:
+                    line += ["--kv-transfer-config", json.dumps(self.transfer)]
+                return line
+        subprocess.run(Options().command())
+        """
+    )
+    assert words(unit) == "org/m"
+
+
+@pytest.mark.parametrize(
     ("program", "flags", "expected"),
     [
         ("self.vllm_path", "'--port', '1'", "org/m --port 1"),

@@ -102,9 +102,10 @@ def test_an_application_of_ones_own() -> None:
               - name: app
                 import_path: serve:model
                 deployments: [{name: VLLMDeployment, num_replicas: 2}]
-                runtime_env: {env_vars: {MODEL_ID: org/m}}
+                runtime_env: {env_vars: {MODEL_ID: org/m, TENSOR_PARALLELISM: "4", PIPELINE_PARALLELISM: "2"}}
         """
     (found,) = units(text)
+    assert [word.value for word in found.words[1:]] == ["--tensor-parallel-size", "4", "--pipeline-parallel-size", "2"]
     assert found.storage_model is not None
     assert (found.storage_model.value, found.replicas, found.span.line) == ("org/m", 2, 7)
     assert found.words[0].splits
