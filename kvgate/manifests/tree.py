@@ -159,6 +159,14 @@ _ENV_LINE: Final = (
 )
 
 
+_ESCAPED: Final = re.compile(r"\\([\"\\nrt])")
+_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def _unescaped(match: re.Match[str], there: Value) -> Value:
+    return Value(Text.at(_ESCAPES.get(match[1], match[1]), there.span))
+
+
 def read_env_file(file: SourceFile) -> dict[str, Value]:
     """Variables of an ``.env`` file, as Compose reads them: quotes, comments, references to earlier variables."""
     return read_env_text(Text.of_span(Span(file, 0, len(file.text))))
@@ -175,6 +183,8 @@ def read_env_text(text: Text) -> dict[str, Value]:
     for match in re.finditer(_ENV_LINE, written, re.MULTILINE):
         group = "double" if match["double"] is not None else "single" if match["single"] is not None else "plain"
         value = Value(text.slice(match.start(group), match.end(group)))
+        if group == "double" and "\\" in value.value:
+            value = value.replaced(_ESCAPED.finditer(value.value), _unescaped)
         if group == "plain" and value.value.startswith("#"):
             value = value.slice(0, 0)
         if group != "single":

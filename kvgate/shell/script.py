@@ -280,6 +280,7 @@ class _Reader:
         self.folder = ""  # where an absolute `cd` went
         self.written: dict[str, Value] = {}  # scripts that here documents write, by the path that they are given
         self.ran: set[str] = set()  # those of them that the script runs itself
+        self.copied: dict[str, Value] = {}  # files at hand, by the path that the script copies them to
 
     def result(self) -> list[Command]:
         """Commands without the repetitions that a loop over the same start makes, nor those of branches of which one
@@ -404,11 +405,34 @@ class _Reader:
             return
         if body.type == "command":
             self._command(source, body, scope, conditions, extra)
+            self._copy(source, body, scope, node.children)
         else:
             self.node(source, body, scope, conditions)
         for child in node.children:
             if child.type == "heredoc_redirect":
                 self._here_document(source, node, child, scope, conditions)
+
+    def _copy(self, source: _Source, command: Any, scope: _Scope, redirects: Sequence[Any] = ()) -> None:
+        """Keep a file that a command copies, changed in nothing that matters: ``cp a b``, ``tr -d '\\r' < a > b``."""
+        name = command.child_by_field_name("name")
+        head = source.text(name).rpartition("/")[2] if name is not None else ""
+        files = self._words(source, command.children_by_field_name("argument"), scope) if head in _COPIERS else []
+        files = [word for word in files if not word.value.startswith("-")]
+        if head == "sed" and files and not _LINE_ENDS.search(files.pop(0).value):
+            return  # another text
+        if head in _FILTERS:
+            files = files if head != "tr" else []
+            ends = {"<": files[:], ">": []}
+            for child in redirects:
+                if child.type == "file_redirect" and child.children[0].type in ends:
+                    ends[child.children[0].type] = self._words(source, _destinations(child)[:1], scope)
+            files = [*ends["<"], *ends[">"]] if ends[">"] else []
+        if len(files) != 2 or not all(word.resolved for word in files):
+            return
+        text = self._file(files[0])
+        if text is not None:
+            target = posixpath.normpath(files[1].value)
+            self.copied[target] = self.copied[posixpath.join(target, posixpath.basename(files[0].value))] = text
 
     def _here_document(
         self, source: _Source, statement: Any, redirect: Any, scope: _Scope, conditions: tuple[str, ...]
@@ -745,6 +769,8 @@ class _Reader:
         head = source.text(name) if name is not None else ""
         if head not in SILENT or head in scope.functions:
             return False
+        if head in _COPIERS and self.find is not None:
+            self._copy(source, node, scope)
         if source.masked.find("=", name.end_byte, node.end_byte) >= 0 and _DEFAULTS.search(source.text(node)):
             return False
         self.found.append(Command((Word(source.slice(name).text),), (), conditions, source.span(node)))
@@ -948,10 +974,12 @@ class _Reader:
 
     def _file(self, word: Word) -> Value | None:
         """The text of a file that a word names."""
-        own = posixpath.normpath(word.value) if self.written else ""
+        own = posixpath.normpath(word.value) if self.written or self.copied else ""
         if own in self.written:
             self.ran.add(own)
             return self.written[own]
+        if own in self.copied:
+            return self.copied[own]
         path = path_of(word)
         if not self.find or not path:
             return None
@@ -1507,6 +1535,12 @@ def _until_then(children: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         if child.type == "then":
             return list(children[1:index]), list(children[index + 1 :])
     return [], list(children)
+
+
+# Programs that make a copy of a file, and those of them that write it to their output.
+_COPIERS: Final = frozenset({"cat", "cp", "ln", "mv", "sed", "tr"})
+_FILTERS: Final = frozenset({"cat", "sed", "tr"})
+_LINE_ENDS: Final = re.compile(r"^s(.)\\r\$?\1\1g?$")
 
 
 def _destinations(redirect: Any) -> list[Any]:

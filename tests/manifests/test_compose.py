@@ -653,3 +653,33 @@ def test_paths_count_from_the_folder_of_the_first_file(tmp_path: Path) -> None:
     files = [SourceFile("services/llm/compose.llm.yml", service(body))]
     (found,) = read_tree(files, tmp_path).units
     assert words(found) == "org/m --max-num-seqs 8 --config /engine.yaml"
+
+
+def test_what_is_mounted_is_no_server_of_its_own() -> None:
+    body = """\
+        image: vllm/vllm-openai
+        volumes: [./start.sh:/start.sh, ./engine.yaml:/engine.yaml]
+        entrypoint: [/bin/bash, -c]
+        command: ["tr -d '\\\\r' < /start.sh > /tmp/start.sh && bash /tmp/start.sh"]
+        """
+    files = {
+        "compose_yaml": service(body),
+        "start_sh": "vllm serve org/m --config /engine.yaml\n",
+        "engine_yaml": "max-model-len: 4096\ngpu-memory-utilization: 0.8\n",
+    }
+    expected = "org/m --max-model-len 4096 --gpu-memory-utilization 0.8 --config /engine.yaml"
+    assert told(project(**files)) == [("compose.yaml", expected)]
+    # what is mounted and not run is one
+    files["compose_yaml"] = service(dedent(body).partition("entrypoint")[0] + "command: [--model, org/m]\n")
+    paths = [path for path, _ in told(project(**files))]
+    assert paths == ["compose.yaml", "start.sh", "engine.yaml"]
+
+
+def test_quotes_inside_a_quoted_variable(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        """LINE="--model org/m --override-generation-config='{\\"top_k\\": 1}'"\n"""
+        """PLAIN=--a\\"b\nSINGLE='{\\"c\\": 2}'\nLAST = "d\\\\e"\n"""
+    )
+    found = unit(service("image: vllm/vllm-openai\ncommand: $LINE\nenvironment: [PLAIN, SINGLE, LAST]\n"), tmp_path)
+    assert words(found) == '--model org/m --override-generation-config={"top_k": 1}'
+    assert [item.value.value for item in found.environment if item.value] == ['--a\\"b', '{\\"c\\": 2}', "d\\e"]

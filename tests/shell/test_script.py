@@ -658,3 +658,31 @@ def test_json_in_quotes_comes_through(value: dict[str, object]) -> None:
     written = json.dumps(value).replace("'", "")
     found = only(f"vllm serve m --x '{written}'")
     assert found.words[-1].value == written
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    [
+        ("cp /etc/start.sh /tmp/x.sh && bash /tmp/x.sh", True),
+        ("cp -p /etc/start.sh /tmp/; chmod +x /tmp/start.sh; /tmp/start.sh", True),
+        ("ln -s /etc/start.sh /tmp/x.sh; exec /tmp/x.sh", True),
+        ("tr -d '\\r' < /etc/start.sh > /tmp/x.sh && bash /tmp/x.sh", True),
+        ("cat /etc/start.sh > /tmp/x.sh; sh /tmp/x.sh", True),
+        ("cat < /etc/start.sh > /tmp/x.sh; sh /tmp/x.sh", True),
+        ("sed 's/\\r$//' /etc/start.sh > /tmp/x.sh; sh /tmp/x.sh", True),
+        ("cp /etc/start.sh /tmp/a.sh; mv /tmp/a.sh /tmp/b.sh; sh /tmp/b.sh", True),
+        ("sed 's/org/other/' /etc/start.sh > /tmp/x.sh; sh /tmp/x.sh", False),  # another text
+        ("cp /etc/start.sh /tmp/x.sh", False),
+        ("cp $FROM /tmp/x.sh; sh /tmp/x.sh", False),
+        ("cp /etc/start.sh /etc/other.sh /tmp; sh /tmp/x.sh", False),
+        ("cat /etc/start.sh; sh /tmp/x.sh", False),
+        ("tr -d x < /etc/absent.sh > /tmp/x.sh; sh /tmp/x.sh", False),
+        ("cp; cat >; tr < ; sed", False),
+    ],
+)
+def test_scripts_that_are_copied_before_they_run(script: str, runs: bool) -> None:
+    def find(path: str) -> Value | None:
+        return Value(text_of("vllm serve org/m\n")) if path == "/etc/start.sh" else None
+
+    found = [command for command in commands(text_of(script), find=find) if command.words[0].value == "vllm"]
+    assert [shown(word) for command in found for word in command.words[1:]] == (["serve", "org/m"] if runs else [])
