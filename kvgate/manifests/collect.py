@@ -30,9 +30,10 @@ _FLAGS: Final = (
 SKIPPED_DIRECTORIES: Final = frozenset(
     {".git", ".hg", ".svn", ".terraform", ".tox", ".venv", "__pycache__", "node_modules", "venv"}
 )
-# Keys of JSON in which containers are described.
+# Keys of JSON in which containers, or commands, are described.
 _MARKS: Final = (
     b'"kind"', b'"services"', b'"containerDefinitions"', b'"ContainerDefinitions"', b'"recipe_image_uri"',
+    b'"scripts"', b'"configurations"', b'"tasks"',
 )  # fmt: skip
 
 
@@ -229,7 +230,7 @@ def _may_matter(path: str, data: bytes) -> bool:
     """Whether a file that was found rather than named may start vLLM; most JSON and most code is about other things."""
     form = format_of_name(path)
     if form == "yaml":
-        if not path.lower().endswith(".json"):
+        if not path.lower().endswith((".json", ".jsonc")):
             return True
         if path.endswith("/model.json"):  # engine arguments of Triton's vLLM backend
             return b'"gpu_memory_utilization"' in data or b'"tensor_parallel_size"' in data

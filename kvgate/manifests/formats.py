@@ -8,11 +8,23 @@ from typing import Final, Literal
 from kvgate.patterns import regex
 
 Format = Literal[
-    "yaml", "shell", "dockerfile", "systemd", "batch", "powershell", "make", "python", "hcl", "notebook", "procfile"
+    "yaml",
+    "shell",
+    "dockerfile",
+    "systemd",
+    "batch",
+    "powershell",
+    "make",
+    "python",
+    "hcl",
+    "notebook",
+    "procfile",
+    "toml",
 ]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
-    ".yaml": "yaml", ".yml": "yaml", ".json": "yaml",
+    ".yaml": "yaml", ".yml": "yaml", ".json": "yaml", ".jsonc": "yaml",
+    ".toml": "toml",
     ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".ksh": "shell", ".command": "shell", ".sbatch": "shell",
     ".slurm": "shell",
     ".dockerfile": "dockerfile", ".containerfile": "dockerfile",

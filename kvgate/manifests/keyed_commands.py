@@ -1,27 +1,39 @@
-"""Commands under keys that say so, in YAML and JSON that no other reader knows.
+"""Commands under keys that say so, in YAML, JSON and TOML that no other reader knows.
 
-Tasks of Ansible and Taskfile, steps of pipelines, ``runcmd`` of cloud-init, ``start_command`` of a hosting service: the
-key of a command line says what it is, whatever stands around it. What is no start of vLLM by its own words is none.
+Tasks of Ansible and Taskfile, steps of pipelines, ``runcmd`` of cloud-init, ``start_command`` of a hosting service,
+``scripts`` of a package.json, ``module`` and ``args`` of an editor's launch.json: the key of a command line says what
+it is, whatever stands around it. What is no start of vLLM by its own words is none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Literal
 
 from kvgate.manifests.container import Start, beside, find_requirement
 from kvgate.manifests.launch import starts_of_commands, starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.tree import Tree, entries_at
-from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.manifests.tree import Tree, entries_at, node_at
+from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
-from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text
-from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Mapping, Node, Scalar, Sequence, is_null, scalar_bool
+from kvgate.shell.template import FORMAT_FIELD
+from kvgate.shell.value import Hole, Value
+from kvgate.shell.words import split_words
+from kvgate.source.text import SourceFile, Text, Unresolved
+from kvgate.source.yaml_tree import (
+    MAX_EXPANDED_NODES,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    is_null,
+    scalar_bool,
+    scalar_int,
+)
 
 KIND: Final = "command"
 
@@ -41,6 +53,13 @@ _ARGV: Final = frozenset(
         "startcmd", "startcommand", "startupcommand",
     }
 )  # fmt: skip
+# Keys of mappings that name command lines (package.json, Pixi, PDM, Hatch; Fly), but for those that say it themselves.
+_NAMED: Final = frozenset({"processes", "scripts", "tasks"})
+# Keys of a program whose arguments stand beside it, and of these.
+_PROGRAMS: Final = ("module", "program", "command", "cmd", "entrypoint")
+_ARGUMENTS: Final = ("args", "arguments")
+# Where services describe the machine that runs the command: its table, how many GPUs it has, and which.
+_MACHINES: Final = ((("cerebrium", "hardware"), "gpu_count", "compute"), (("vm",), "gpus", "gpu_kind"))
 # Keys of files that are written out, and of the mappings that hold variables.
 _CONTENT: Final = frozenset({"content", "contents"})
 _VARIABLES: Final = frozenset({"env", "environment", "envs", "environmentvariables", "variables", "vars"})
@@ -62,6 +81,11 @@ class _Found:
     variables: dict[str, Value]
     form: Literal["lines", "words", "unit file"]
     defaults: Node | None = None
+    words: tuple[Text, ...] = ()
+
+    def texts(self) -> Iterable[Text]:
+        """Its words, or its lines."""
+        return self.words or _texts(self.node)
 
 
 def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
@@ -74,11 +98,12 @@ def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterato
 
 def _read(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     names: dict[str, int] = {}
+    devices, hints = _machine(document)
     for found in _commands(document):
         if found.form == "unit file":
             from kvgate.manifests.systemd import read_systemd
 
-            texts = _texts(found.node)
+            texts = list(found.texts())
             yield from read_systemd(tree, file, _filled(Value(texts[0]), found.variables))
             continue
         try:
@@ -93,25 +118,38 @@ def _read(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | 
             names=(name,),
             variables=found.variables,
             spans={key: value.span for key, value in found.variables.items()},
+            devices=devices,
+            hints=hints,
             node=found.node,
             document=document,
-            requirement=find_requirement(_texts(found.node)),
+            requirement=find_requirement(found.texts()),
         )
         for start in starts:
             yield unit_of(start, around, names.get(name, 0))
             names[name] = names.get(name, 0) + 1
 
 
+def _machine(document: Node) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+    for path, count, name in _MACHINES:
+        node = node_at(document, *path)
+        node = node.items[0] if isinstance(node, Sequence) and node.items else node
+        number, kind = (node.get(count), node.get(name)) if isinstance(node, Mapping) else (None, None)
+        if isinstance(number, Scalar) and (devices := scalar_int(number)):
+            hints = (NodeHint("gpu", (kind.value,), kind.span),) if isinstance(kind, Scalar) else ()
+            return (GpuRequest("device", devices, number.span),), hints
+    return (), ()
+
+
 def _starts(tree: Tree, file: SourceFile, found: _Found) -> list[Start]:
     find = beside(tree, file)
-    texts = _texts(found.node)
+    texts = list(found.texts())
     if not any("vllm" in text.value.lower() for text in texts):
         return []
     values = [_formatted(_filled(Value(text), found.variables), found.defaults) for text in texts]
     if found.form == "words":
         from kvgate.shell.script import commands_of_words
 
-        words = [mark_placeholders(value, variables=False).word() for value in values]
+        words = [_unfilled(mark_placeholders(value, variables=False)).word() for value in values]
         return starts_of_commands(commands_of_words(words, found.variables, find=find), find, found.variables)
     parts: list[Value] = []
     for value in values:
@@ -138,12 +176,20 @@ def _commands(document: Node) -> Iterator[_Found]:
         known = {**variables, **own} if own else variables
         count += len(known)  # each command has all of them around it
         below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
+        whole = _with_arguments(node) if isinstance(node, Mapping) else None
+        if whole is not None:
+            yield _Found(node, keys, known, "words", words=whole)
         for entry in entries:
+            if whole is not None and entry.key.value in _PROGRAMS:
+                continue
             name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())
             path = (*keys, entry.key.value)
             if name in _LINES or name in _ARGV:
                 for command in _under(entry.value, path, known, words=name in _ARGV):
                     yield replace(command, defaults=node.get(_DEFAULTS)) if isinstance(node, Mapping) else command
+            if name in _NAMED and isinstance(entry.value, Mapping):
+                for task in entry.value.items():
+                    yield from _under(task.value, (*path, task.key.value), known, words=False)
             elif name in _CONTENT and isinstance(entry.value, Scalar):
                 text = entry.value.value
                 if text.lstrip().startswith("#!"):
@@ -155,6 +201,21 @@ def _commands(document: Node) -> Iterator[_Found]:
         stack += reversed(below)
     if stack:
         raise TooLargeError("a document of so many parts and variables")
+
+
+def _with_arguments(node: Mapping) -> tuple[Text, ...] | None:
+    """The words of a program and of the arguments that are listed beside it."""
+    program = next((key for key in _PROGRAMS if node.get(key) is not None), "")
+    arguments = next((found for key in _ARGUMENTS if isinstance(found := node.get(key), Sequence)), None)
+    if not program or arguments is None or not all(isinstance(item, Scalar) for item in arguments.items):
+        return None
+    stated = node.get(program)
+    assert stated is not None
+    head = _texts(stated)
+    if isinstance(stated, Scalar):
+        head = [word.text for word in split_words(stated.text)]
+    module = [Text.at("-m", stated.span)] if program == "module" else []
+    return (*module, *head, *_texts(arguments))
 
 
 def _is_off(node: Mapping) -> bool:
@@ -194,6 +255,14 @@ def _filled(value: Value, variables: dict[str, Value]) -> Value:
         return None if found is None or _REFERENCE.search(found.value) else found
 
     return value.replaced(_REFERENCE.finditer(value.value), known)
+
+
+def _unfilled(value: Value) -> Value:
+    """A text with what another program's ``str.format`` is to fill in as holes."""
+    return value.with_holes(
+        Hole(*match.span(), Unresolved(match.group(), "a placeholder to be filled in"), splits=False)
+        for match in FORMAT_FIELD.finditer(value.value)
+    )
 
 
 def _formatted(value: Value, defaults: Node | None) -> Value:

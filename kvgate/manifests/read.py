@@ -32,7 +32,12 @@ _MATTERS: Final = (
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
 _CARRIED_CODE: Final = regex(r"(?m)^[ \t]+[\w.-]+\.py:[ \t]*\|")
-_STARTS: Final = regex(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE)
+_STARTS: Final = regex(
+    r"vllm[\"',\s]+(?:args[\"':\s\[]+)?serve\b|vllm\.entrypoints|vllm/vllm-openai|image:[^\n]*vllm[^\n]*", re.IGNORECASE
+)
+# Comments in JSON, as editors allow them in their settings, and the strings that may hold what looks like one.
+_COMMENT_LINE: Final = regex(r"(?m)^[ \t]*//")
+_JSON_COMMENT: Final = regex(r"\"(?:[^\"\\\n]|\\.)*\"|//[^\n]*")
 # What a text has in it where it may describe containers to a cloud's own service.
 TASK_MARKS: Final = (
     "containerDefinitions", "ContainerDefinitions", "docker_container:", "podman_container:", "recipe_image_uri",
@@ -341,6 +346,8 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
     elif form == "make":
         from kvgate.manifests.makefile import read_makefile
 
+    if name.lower().endswith((".json", ".jsonc")) and _COMMENT_LINE.search(file.text):
+        file = SourceFile(file.path, _JSON_COMMENT.sub(_blanked, file.text))
         yield from read_makefile(tree, file)
     elif form == "procfile":
         from kvgate.manifests.procfile import read_procfile
@@ -354,6 +361,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.python_code import read_python
 
         yield from read_python(tree, file)
+
+def _blanked(match: re.Match[str]) -> str:
+    return match.group() if match.group().startswith('"') else " " * len(match.group())
+
 
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
@@ -389,6 +400,12 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
             yield from _or_commands(tree, file, document, read_scripted(tree, file, document))
         else:
             from kvgate.manifests.helm.overlays import overlay_of, read_overlay
+    elif form == "toml":
+        if _STARTS.search(file.text):
+            from kvgate.manifests.keyed_commands import read_keyed_commands
+            from kvgate.source.toml_tree import parse_toml
+
+            yield from read_keyed_commands(tree, file, parse_toml(file))
             from kvgate.manifests.helm.releases import is_helmfile, read_helmfile
             from kvgate.manifests.helm.values import read_values
 

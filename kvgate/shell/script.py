@@ -41,7 +41,7 @@ from kvgate.shell.parameters import (
     matches_pattern,
     split_operator,
 )
-from kvgate.shell.template import has_control, with_branches
+from kvgate.shell.template import FORMAT_FIELD, has_control, with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import BLANKS, Fields, closing_bracket, lex
 from kvgate.source.text import Span, Text, Unresolved, Word, character
@@ -242,7 +242,7 @@ def _source(value: Value) -> _Source:
     if has_control(value.text.value):
         value = with_branches(value, statements=True)
     text = value.text.value
-    for pattern in (_TEMPLATE, _BLANKED):
+    for pattern in (_TEMPLATE, _BLANKED, FORMAT_FIELD):
         holes: list[Hole] = []
         if pattern is _TEMPLATE and "{{" not in text and "{%" not in text and "$[[" not in text:
             continue
@@ -251,7 +251,7 @@ def _source(value: Value) -> _Source:
             if pattern is _BLANKED and before.rstrip("\\\"' ").endswith((":", ",", "[")):
                 continue  # a tag of a chat template inside JSON
             unresolved = Unresolved(match.group(), "a placeholder to be filled in")
-            holes.append(Hole(match.start(), match.end(), unresolved, pattern is _TEMPLATE))
+            holes.append(Hole(match.start(), match.end(), unresolved, pattern is not _BLANKED))
         value = value.with_holes(holes)
     masked = value.masked()
     # one byte per character, so that tree-sitter's offsets are ours; a carriage return is a blank at a line's end

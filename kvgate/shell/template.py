@@ -29,6 +29,8 @@ _GO: Final = re.compile(
     r"|(?P<comment>/\*.*?\*/))\s*-?\}\}",
     re.DOTALL,
 )  # fmt: skip
+# What Python's `str.format` fills in (`{model}`), where no shell and no other template means something by it.
+FORMAT_FIELD: Final = re.compile(r"\{(?<![$@\\{%\w]\{)[A-Za-z_]\w*\}(?!\})")
 _OPENS: Final = frozenset({"if", "for", "range", "with", "define", "block", "macro", "filter", "call"})
 _CLOSES: Final = frozenset(
     {"end", "endif", "endfor", "endwith", "endmacro", "endblock", "endfilter", "endcall"}

@@ -53,8 +53,11 @@ def test_a_named_file_is_read_whatever_it_is_called(tmp_path: Path) -> None:
 def test_json_is_read_where_it_may_be_a_manifest(tmp_path: Path) -> None:
     write(tmp_path, "package.json", text='{"name": "vllm-ui"}')
     write(tmp_path, "pod.json", text='{"kind": "Pod", "spec": {"containers": [{"image": "vllm/vllm-openai"}]}}')
+    write(tmp_path, "ui/package.json", text='{"scripts": {"llm": "vllm serve org/m"}}')
+    write(tmp_path, "ui/pixi.toml", text='[tasks]\nllm = "vllm serve org/m"\n')
+    write(tmp_path, "ui/Cargo.toml", text='[package]\nname = "x"\n')
     found = collect([tmp_path], tmp_path)
-    assert shown(found) == ["pod.json"]
+    assert shown(found) == ["pod.json", "ui/package.json", "ui/pixi.toml"]
     assert found.named == frozenset()
     named = collect([tmp_path / "package.json"], tmp_path)
     assert shown(named) == ["package.json"]

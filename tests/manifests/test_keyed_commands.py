@@ -114,6 +114,105 @@ def test_commands_by_their_keys(text: str, expected: list[tuple[str, int, str]])
     assert [shown(unit) for unit in units(text)] == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        (
+            "package.json",
+            """\
+            {"scripts": {
+              "llm": "HF_HOME=/x vllm serve org/m --port 8001",
+              "dev": "concurrently \\"vllm serve org/n\\" \\"next dev\\"",
+              "load": "vllm bench serve --model org/m"},
+             "dependencies": {"vllm serve": "1"}}
+            """,
+            [("package.json/scripts.llm", 2, "org/m --port 8001"), ("package.json/scripts.dev", 3, "org/n")],
+        ),
+        (
+            ".vscode/launch.json",
+            """\
+            {
+              // what "F5" starts
+              "configurations": [
+                {"name": "server", "module": "vllm.entrypoints.openai.api_server", // http://x
+                 "args": ["--model", "org/m", "--max-model-len", "4096",]},
+                {"program": "${workspaceFolder}/.venv/bin/vllm", "args": ["serve", "org/n", "-tp", "2"]},
+                {"module": "vllm.entrypoints.cli.main", "args": ["bench", "serve", "--model", "org/m"]},
+                {"program": "bench.py", "args": ["--model", "org/m", "--max-model-len", "1", "--max-num-seqs", "1"]},
+              ],
+            }
+            """,
+            [
+                (".vscode/launch.json/configurations", 4, "--model org/m --max-model-len 4096"),
+                (".vscode/launch.json/configurations/2", 6, "org/n -tp 2"),
+            ],
+        ),
+        (  # Visual Studio Code's tasks
+            "tasks.json",
+            """\
+            {"tasks": [{"label": "a", "command": "uv run vllm", "args": ["serve", "org/m"]},
+                       {"label": "b", "command": "vllm serve org/n --port 1"}]}
+            """,
+            [("tasks.json/tasks", 1, "org/m"), ("tasks.json/tasks.command", 2, "org/n --port 1")],
+        ),
+        (
+            "pyproject.toml",
+            """\
+            [project]
+            dependencies = ["vllm==0.9.0"]  # for `vllm serve`
+            [tool.pixi.tasks]
+            serve = "vllm serve org/m -tp 2"
+            multi = { cmd = ["vllm", "serve", "org/n"], env = { PORT = "1" } }
+            [tool.poe.tasks.up]
+            shell = \"\"\"
+            vllm serve org/o \\\\
+              --port $PORT
+            \"\"\"
+            [tool.hatch.envs.gpu.scripts]
+            up = ["echo vllm serve", "vllm serve org/p"]
+            """,
+            [
+                ("pyproject.toml/tool.pixi.tasks.serve", 4, "org/m -tp 2"),
+                ("pyproject.toml/tool.pixi.tasks.multi.cmd", 5, "org/n"),
+                ("pyproject.toml/tool.poe.tasks.up.shell", 8, "org/o --port ?$PORT"),
+                ("pyproject.toml/tool.hatch.envs.gpu.scripts.up", 12, "org/p"),
+            ],
+        ),
+        (
+            "cerebrium.toml.tpl",
+            """\
+            [cerebrium.runtime.custom]
+            entrypoint = ["vllm", "serve", "{model}", "--port", "8080", "-tp", "{n}"{eager}]
+            """,
+            [
+                (
+                    "cerebrium.toml.tpl/cerebrium.runtime.custom.entrypoint",
+                    2,
+                    "?{model} --port 8080 -tp ?{n} ?{eager}",
+                )
+            ],
+        ),
+        ("notes.toml", "text = 'vllm serve org/m'\n[package]\nname = 'vllm'\n", []),
+    ],
+)
+def test_commands_of_editors_and_task_runners(path: str, text: str, expected: list[tuple[str, int, str]]) -> None:
+    assert [shown(unit) for unit in units(text, path)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "names"),
+    [
+        ("[cerebrium.hardware]\ngpu_count = 2\ncompute = 'HOPPER_H100'\n", 2, ("HOPPER_H100",)),
+        ("[[vm]]\ngpus = 1\ngpu_kind = 'l40s'\n[[vm]]\nmemory = '1gb'\n", 1, ("l40s",)),
+        ("[cerebrium.hardware]\ncompute = 'CPU'\n", None, None),
+    ],
+)
+def test_the_machine_of_a_service(text: str, count: int | None, names: tuple[str, ...] | None) -> None:
+    (found,) = units(f"[processes]\napp = 'vllm serve org/m'\n{text}", "fly.toml")
+    assert [request.count for request in found.gpu_requests] == ([] if count is None else [count])
+    assert [hint.values for hint in found.node_hints] == ([] if names is None else [names])
+
+
 def test_the_machine_of_a_truss() -> None:
     (found,) = units(
         "base_image: {image: 'vllm/vllm-openai:v0.7.3'}\ndocker_server: {start_command: vllm serve org/m}\n"
@@ -155,7 +254,7 @@ def test_a_command_that_is_formatted_with_the_defaults_beside_it() -> None:
     )
     assert unit.words[2].span.line == 2
     (unit,) = units("command: vllm serve org/m --port {port}\n")
-    assert shown(unit)[2] == "org/m --port {port}"
+    assert shown(unit)[2] == "org/m --port ?{port}"
 
 
 def test_where_reading_ends_is_said() -> None:
