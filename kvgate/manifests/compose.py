@@ -315,7 +315,10 @@ class _Service:
         layer, node = build
         context = node if isinstance(node, Scalar) else node_at(node, "context")
         place = interpolate(context.text, layer.variables).value if isinstance(context, Scalar) else "."
-        file, base = self.project.beside(layer.file, place, text_at(node, "dockerfile") or "Dockerfile")
+        name = text_at(node, "dockerfile")
+        file, base = self.project.beside(layer.file, place, name or "Dockerfile")
+        if file is None and name is None:  # Docker takes this spelling too
+            file, base = self.project.beside(layer.file, place, "dockerfile")
         if file is None or base is None:
             return None
         folder = posixpath.normpath(posixpath.join(base, place))

@@ -77,12 +77,13 @@ class Peers:
         self.runtimes_used: set[tuple[str, int]] = set()
         self._indexes: dict[tuple[type, str | None], list[Any]] = {}
         self._rendered: Mapping[str, Sequence[Node]] = {}
+        self._moved = False
 
     def config_map(self, name: str, namespace: str | None, path: str) -> ConfigMap | None:
         """The ConfigMap of a name that is nearest to a file; one that several equally near ones agree on."""
         known = self._known(ConfigMap, path)
         return _nearest(
-            [item for item in known if item.name == name and _compatible(item.namespace, namespace)],
+            [item for item in known if item.name == name and self._is_beside(item.namespace, namespace)],
             path,
             lambda left, right: (
                 {k: v.value for k, v in left.data.items()} == {k: v.value for k, v in right.data.items()}
@@ -95,7 +96,7 @@ class Peers:
             [
                 item
                 for item in self._known(Autoscaler, path)
-                if item.name == name and item.kind == kind and _compatible(item.namespace, namespace)
+                if item.name == name and item.kind == kind and self._is_beside(item.namespace, namespace)
             ],
             path,
             lambda left, right: left.minimum == right.minimum,
@@ -105,7 +106,7 @@ class Peers:
         """The (Cluster)ServingRuntime of a name, for an object of a file, which uses it thereby."""
         known = self._known(ServingRuntime, path)
         found = _nearest(
-            [item for item in known if item.name == name and _compatible(item.namespace, namespace)],
+            [item for item in known if item.name == name and self._is_beside(item.namespace, namespace)],
             path,
             lambda left, right: left.container.span.text == right.container.span.text,
         )
@@ -128,6 +129,18 @@ class Peers:
         finally:
             self._rendered = before
             self._forget_charts()
+
+    @contextmanager
+    def moved(self, namespace: bool) -> Iterator[None]:
+        """While objects are read that a kustomization puts in a namespace, and with them what they refer to."""
+        before, self._moved = self._moved, namespace
+        try:
+            yield
+        finally:
+            self._moved = before
+
+    def _is_beside(self, left: str | None, right: str | None) -> bool:
+        return self._moved or left is None or right is None or left == right
 
     def _forget_charts(self) -> None:
         self._indexes = {key: known for key, known in self._indexes.items() if key[1] is None}
@@ -235,10 +248,6 @@ class Peers:
             if name and spec and serving and (text_at(document, "kind") or "").endswith("ServingRuntime"):
                 namespace = text_at(document, "metadata", "namespace")
                 yield ServingRuntime(name, namespace, spec, serving[0], document, file.path)
-
-
-def _compatible(left: str | None, right: str | None) -> bool:
-    return left is None or right is None or left == right
 
 
 # Kind of object -> what a file that holds one has in its text, and how it is found in the documents of files.

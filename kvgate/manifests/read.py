@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
-from kvgate.manifests.tree import Tree
+from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread, server_of
 from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span, TooLargeError
@@ -79,14 +79,15 @@ def read_tree(
     for file, matters in zip(files, matter, strict=True):
         if file.path in done:
             continue
-        if not matters and file.path not in named and not (some and _concerns(file, kustomize)):
+        if not matters and file.path not in named and not (some and _concerns(tree, file, kustomize)):
             continue
         for found in _within_bounds(tree, file, kustomize):
             if isinstance(found, ServeUnit):
                 units.append(found)
             else:
                 unread.append(found)
-    units = _without_bases(tree, _without_runtimes(tree, _without_values_of_charts(_without_parts(tree, units))))
+    units = _without_lower_layers(tree, _without_readers(tree, _without_parts(tree, units)))
+    units = _without_bases(tree, _without_runtimes(tree, _without_values_of_charts(units)))
     units = with_requirements(tree, units)
     return Reading(tuple(_distinct(units)), tuple(unread))
 
@@ -109,11 +110,24 @@ def _matters(text: str) -> bool:
     return any(word in text for word in _MATTERS) or ("modelformat" in text and "huggingface" in text)
 
 
-def _concerns(file: SourceFile, kustomize: Kustomize) -> bool:
-    """Whether a file may have a server that others describe: a kustomization or patch, services on top of others."""
-    return kustomize.concerns(file.path) or (
-        "services:" in file.text and re.search(r"\b(?:build|extends):", file.text) is not None
-    )
+def _concerns(tree: Tree, file: SourceFile, kustomize: Kustomize) -> bool:
+    """Whether a file may have a server that others describe: a kustomization, services on top of others."""
+    if kustomize.concerns(file.path):
+        return True
+    if "services:" not in file.text or format_of(file.path, file.text) != "yaml":
+        return False
+    if re.search(r"\b(?:build|extends):", file.text) is not None:
+        return True
+    return _lies_over(tree, file)
+
+
+def _lies_over(tree: Tree, file: SourceFile) -> bool:
+    """Whether a command puts a Compose file over others."""
+    if "services:" not in file.text:
+        return False
+    from kvgate.manifests.compose_files import together
+
+    return file.path in together(tree).under
 
 
 def _rendered(
@@ -181,6 +195,46 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
 
 
+def _without_readers(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without those of programs that take all they hand to vLLM from a file beside them that is a unit itself."""
+    configured = {unit.path for unit in units if unit.kind == "vllm-config"}
+    if not configured:
+        return units
+
+    def reads_one(unit: ServeUnit) -> bool:
+        file = tree.read(unit.path)
+        folder = posixpath.dirname(unit.path)
+        return file is not None and any(
+            posixpath.dirname(path) == folder and posixpath.basename(path) in file.text for path in configured
+        )
+
+    return [
+        unit
+        for unit in units
+        if unit.kind != "python" or any(word.resolved for word in unit.words) or not reads_one(unit)
+    ]
+
+
+def _without_lower_layers(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
+    """Units without Compose services whose devices another file brings, which commands put over theirs."""
+    if not any(unit.kind == "compose" and unit.gpu_requests for unit in units):
+        return units
+    from kvgate.manifests.compose_files import together
+
+    under = together(tree).under
+    lower = {
+        (path, unit.name, _words(unit))
+        for unit in units
+        if unit.kind == "compose" and unit.gpu_requests
+        for path in under.get(unit.path, ())
+    }
+    return [
+        unit
+        for unit in units
+        if unit.kind != "compose" or unit.gpu_requests or (unit.path, unit.name, _words(unit)) not in lower
+    ]
+
+
 def _without_runtimes(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of runtimes that an InferenceService is served with: they are that server's."""
     if not any(unit.kind.endswith("ServingRuntime") for unit in units):
@@ -219,11 +273,6 @@ def _words(unit: ServeUnit) -> tuple[tuple[str, bool], ...]:
     return tuple((word.value, word.resolved) for word in unit.words)
 
 
-def _others(unit: ServeUnit) -> set[str]:
-    """The file that all words of a unit come from, where it is another one."""
-    paths = {piece.span.path for word in unit.words for piece in word.text.pieces}
-    return paths - {unit.path} if len(paths) == 1 else set()
-
 def _surroundings(unit: ServeUnit) -> tuple[object, ...]:
     """What a script says about a server beside its arguments: the image, the GPUs, variables of vLLM."""
     return (
@@ -232,6 +281,11 @@ def _surroundings(unit: ServeUnit) -> tuple[object, ...]:
         [(item.name, item.value and item.value.value) for item in unit.environment if item.name.startswith("VLLM_")],
     )
 
+
+def _others(unit: ServeUnit) -> set[str]:
+    """The file that all words of a unit come from, where it is another one."""
+    paths = {piece.span.path for word in unit.words for piece in word.text.pieces}
+    return paths - {unit.path} if len(paths) == 1 else set()
 
 
 class Kustomize:
@@ -299,6 +353,8 @@ def _read_as(tree: Tree, file: SourceFile, name: str, kustomize: Kustomize) -> I
 
         yield from _read_jinja(tree, SourceFile(file.path, without_tags(file.text)), kustomize)
         return
+    if name.lower().endswith((".json", ".jsonc")) and _COMMENT_LINE.search(file.text):
+        file = SourceFile(file.path, _JSON_COMMENT.sub(_blanked, file.text))
     stream = tree.stream(file)
     yield from _problems(stream)
     found = False
@@ -311,6 +367,10 @@ def _read_as(tree: Tree, file: SourceFile, name: str, kustomize: Kustomize) -> I
 
         for document in stream.documents:
             yield from read_carried_code(tree, file, document)
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return match.group() if match.group().startswith('"') else " " * len(match.group())
 
 
 def _read_jinja(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
@@ -346,9 +406,13 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
     elif form == "make":
         from kvgate.manifests.makefile import read_makefile
 
-    if name.lower().endswith((".json", ".jsonc")) and _COMMENT_LINE.search(file.text):
-        file = SourceFile(file.path, _JSON_COMMENT.sub(_blanked, file.text))
         yield from read_makefile(tree, file)
+    elif form == "toml":
+        if _STARTS.search(file.text):
+            from kvgate.manifests.keyed_commands import read_keyed_commands
+            from kvgate.source.toml_tree import parse_toml
+
+            yield from read_keyed_commands(tree, file, parse_toml(file))
     elif form == "procfile":
         from kvgate.manifests.procfile import read_procfile
 
@@ -361,10 +425,6 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.python_code import read_python
 
         yield from read_python(tree, file)
-
-def _blanked(match: re.Match[str]) -> str:
-    return match.group() if match.group().startswith('"') else " " * len(match.group())
-
 
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
@@ -379,7 +439,7 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
         from kvgate.manifests.ray import read_ray
 
         yield from read_ray(tree, file, document)
-    elif is_compose(document):
+    elif is_compose(document) or _lies_over(tree, file):
         from kvgate.manifests.compose import read_compose
 
         yield from read_compose(tree, file, document)
@@ -400,12 +460,6 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
             yield from _or_commands(tree, file, document, read_scripted(tree, file, document))
         else:
             from kvgate.manifests.helm.overlays import overlay_of, read_overlay
-    elif form == "toml":
-        if _STARTS.search(file.text):
-            from kvgate.manifests.keyed_commands import read_keyed_commands
-            from kvgate.source.toml_tree import parse_toml
-
-            yield from read_keyed_commands(tree, file, parse_toml(file))
             from kvgate.manifests.helm.releases import is_helmfile, read_helmfile
             from kvgate.manifests.helm.values import read_values
 
@@ -445,9 +499,12 @@ def _read_kubernetes(
 def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The servers that a kustomization makes of those of its resources."""
     from kvgate.manifests.kustomize import built_objects
+    from kvgate.manifests.peers import peers_of
 
+    moves = node_at(document, "namespace") is not None
     for built in built_objects(tree, file, document):
-        found = list(_read_object(tree, built.file, built.document, built.span))
+        with peers_of(tree).moved(moves):
+            found = list(_read_object(tree, built.file, built.document, built.span))
         if built.given is not None and any(isinstance(unit, ServeUnit) for unit in found):
             place = built.given.origin.span
             if not built.patched:

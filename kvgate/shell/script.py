@@ -140,6 +140,7 @@ def commands_of_words(
     if not words:
         return []
     reader = _Reader(find)
+    reader.told = True
     scope = _Scope.of_environment(environment or {}, None)
     reader.words(tuple(words), scope, (), (), words[0].span, builtins=False)
     return reader.result()
@@ -788,10 +789,25 @@ class _Reader:
     ) -> None:
         """A simple command whose words are known: a builtin, a function, a nested shell, or a program."""
         prefix = list(prefix)
+        replaces = builtins and len(words) > 1 and words[0].value == "exec"
         words, added = unwrap(words)
         prefix += added
         if not words:
             return
+        self._run_words(words, scope, prefix, conditions, span, builtins=builtins)
+        if replaces and self.told:
+            scope.ended = "exit"  # the script is no more
+
+    def _run_words(
+        self,
+        words: tuple[Word, ...],
+        scope: _Scope,
+        prefix: Sequence[Assignment],
+        conditions: tuple[str, ...],
+        span: Span,
+        *,
+        builtins: bool,
+    ) -> None:
         head = words[0].value if words[0].resolved else ""
         if builtins and self._builtin(head, words, scope, conditions, span, prefix):
             return

@@ -79,3 +79,108 @@ def test_a_script_that_gives_another_one_its_gpus_is_where_the_server_is(runner:
 def test_a_script_that_only_runs_another_one_has_no_server_of_its_own() -> None:
     (found,) = units({"run.sh": "#!/bin/bash\n# vllm\nexport LOG=x\nbash start.sh\n", "start.sh": SCRIPT})
     assert found.path == "start.sh"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        # a command puts one file over the other: the server has what both say, once
+        ("docker compose -f compose.yaml -f compose.gpu.yaml up -d vllm", [("compose.gpu.yaml", [2])]),
+        ("docker compose up -d vllm", [("compose.yaml", [])]),
+    ],
+)
+def test_a_compose_file_that_only_adds_gpus(command: str, expected: list[tuple[str, list[int]]]) -> None:
+    files = {
+        "compose.yaml": "services:\n  llm:\n    image: vllm/vllm-openai:v0.10.2\n    command: --model org/m\n",
+        "compose.gpu.yaml": "services:\n  llm:\n    gpus: [{count: 2}]\n",
+        "up.sh": f"#!/bin/bash\n{command}\n",
+    }
+    found = units(files)
+    assert [(unit.path, [request.count for request in unit.gpu_requests]) for unit in found] == expected
+    assert words(found[0]) == "--model org/m"
+
+
+def test_a_dockerfile_in_small_letters_is_what_compose_builds() -> None:
+    files = {
+        "compose.yaml": "services:\n  llm:\n    build: .\n",
+        "dockerfile": 'FROM vllm/vllm-openai:v0.10.2\nCOPY start.sh /s.sh\nENTRYPOINT ["bash", "/s.sh"]\n',
+        "start.sh": SCRIPT,
+    }
+    (found,) = units(files)
+    assert (found.path, words(found)) == ("compose.yaml", "org/m --max-model-len 4096")
+
+
+def test_a_role_that_leaves_the_script_starts_no_server() -> None:
+    script = """\
+        #!/bin/bash
+        if [ "$ROLE" = worker ]; then
+          exec ray start --address "$HEAD" --block
+        fi
+        exec vllm serve org/m --tensor-parallel-size 2
+        """
+    service = "  {0}:\n    image: vllm/vllm-openai:v0.10.2\n    volumes: [./start.sh:/s.sh]\n"
+    service += "    entrypoint: [bash, /s.sh]\n    environment: [ROLE={0}]\n"
+    compose = "services:\n" + service.format("head") + service.format("worker")
+    (found,) = units({"compose.yaml": compose, "start.sh": script})
+    assert (found.id, words(found)) == ("compose.yaml/head", "org/m --tensor-parallel-size 2")
+
+
+def test_a_program_that_hands_on_a_file_beside_it_is_no_second_server() -> None:
+    program = """\
+        import json
+        from vllm.engine.arg_utils import AsyncEngineArgs
+
+        class Model:
+            def initialize(self, folder):
+                with open(folder + "/model.json") as file:
+                    config = json.load(file)
+                self.arguments = AsyncEngineArgs(**config)
+        """
+    config = '{"model": "org/m", "gpu_memory_utilization": 0.8, "max_model_len": 4096}'
+    (found,) = units({"repo/m/1/model.json": config, "repo/m/1/model.py": program})
+    assert (found.path, words(found)) == (
+        "repo/m/1/model.json",
+        "--model org/m --gpu-memory-utilization 0.8 --max-model-len 4096",
+    )
+    # without the file it stays what it is
+    (found,) = units({"repo/m/1/model.py": program})
+    assert words(found) == "?config"
+
+
+def test_the_runtime_of_a_service_that_an_overlay_moves() -> None:
+    runtime = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: cuda, namespace: base}
+        spec:
+          containers:
+            - name: kserve-container
+              image: vllm/vllm-openai:v0.10.2
+              command: [python, -m, vllm.entrypoints.openai.api_server]
+              args: [--max-num-seqs=8]
+        """
+    service = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: chat, namespace: base}
+        spec: {predictor: {model: {modelFormat: {name: vLLM}, runtime: cuda, storageUri: "hf://org/m"}}}
+        """
+    overlay = """\
+        kind: Kustomization
+        namespace: prod
+        resources: [../base]
+        patches:
+          - target: {kind: InferenceService, name: chat}
+            patch: "[{op: add, path: /spec/predictor/minReplicas, value: 2}]"
+        """
+    files = {
+        "base/kustomization.yaml": "kind: Kustomization\nresources: [r.yaml, s.yaml]\n",
+        "base/r.yaml": runtime,
+        "base/s.yaml": service,
+        "prod/kustomization.yaml": overlay,
+    }
+    (found,) = units(files)
+    assert (found.path, found.namespace, found.replicas) == ("prod/kustomization.yaml", "prod", 2)
+    assert words(found) == "--max-num-seqs=8"
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.10.2"
