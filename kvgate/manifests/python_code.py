@@ -24,7 +24,7 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import Command, TooLargeError, unwrap
+from kvgate.shell.command import Assignment, Command, TooLargeError, unwrap
 from kvgate.shell.value import Value, value_of_word
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
@@ -162,6 +162,21 @@ def read_python(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         yield unit_of(start, surroundings, number)
 
 
+def starts_of_python(tree: Tree, file: SourceFile, environment: Mapping[str, Value]) -> list[Start]:
+    """The vLLM servers that a container starts by running a Python file, with the variables that it has."""
+    if not may_start(file.text) or len(file.text) > MAX_CHARACTERS or re.search(r"\r(?!\n)", file.text):
+        return []
+    try:
+        reader = _Reader(tree, file, ast.parse(file.text), environment)
+        found = [start for start, kind, _ in reader.starts() if kind != OFFLINE]
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TooLargeError):
+        return []
+    tree.used.update({file.path} if found else ())
+    own = tuple(Assignment(name, value, span) for name, (value, span) in reader.environment.items())
+    found.sort(key=lambda start: start.span.start)
+    return [replace(start, environment=(*start.environment, *own)) for start in found]
+
+
 class _Modules:
     """The modules of a tree that a file takes names from, as far as they are asked for."""
 
@@ -209,9 +224,11 @@ def _modules_of(tree: Tree) -> _Modules:
 
 
 class _Reader:
-    def __init__(self, tree: Tree, file: SourceFile, module: ast.Module) -> None:
+    def __init__(
+        self, tree: Tree, file: SourceFile, module: ast.Module, given: Mapping[str, Value] | None = None
+    ) -> None:
         self.source = Source(file)
-        self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file))
+        self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file), given)
         self.find = beside(tree, file)
         self.module = module
         self._calls = [call for call in self.names.calls if not self.names.never_runs(call)]
@@ -250,10 +267,13 @@ class _Reader:
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
+        engines = {self._given_to(call) for call in self._calls if written_call(call)[0] in ("AsyncEngineArgs", "LLM")}
         for call in self._calls:
             dotted = self.names.imported(call.func)
             name = dotted.rpartition(".")[2]
-            if name in _ENGINES and _is_vllm(dotted):
+            if name == "EngineArgs" and self._given_to(call) in engines:
+                continue  # looks at what an engine of the file is made with
+            if name in _ENGINES and (_is_vllm(dotted) or (name == dotted and _is_vllm(self.names.origin(call.func)))):
                 yield from self._engine(call, name, dotted)
             elif (kind := _runs_parser(dotted)) is not None:
                 for start in self._of_parser(call, dotted):
@@ -271,6 +291,9 @@ class _Reader:
                         self.probes.add(start.words[0].span.start)
             for start in self._container(call):
                 yield start, "python", self._around(call)
+
+    def _given_to(self, call: ast.Call) -> str:
+        return self.source.written(call).partition("(")[2]
 
     # -- engines -----------------------------------------------------------------------------------------------------
 
@@ -331,6 +354,10 @@ class _Reader:
     def _words_of_items(self, items: Sequence[Item]) -> list[Word]:
         words: list[Word] = []
         for name, value, place, condition in items:
+            if not name:
+                text = self.source.text(value)
+                words.append(Word(text, (Unresolved(text.value, condition or ""),), splits=True))
+                continue
             found = self._words_of(name, value, place)
             words += found if condition is None else _only_if(found, condition)
         return words
@@ -485,6 +512,8 @@ class _Reader:
         values: dict[str, Value] = {}
         spans: dict[str, Span] = {}
         for name, value, place, condition in (self.names.items(node) or ()) if node is not None else ():
+            if not name:
+                continue
             (word,) = [self._word(value)] if condition is None else _only_if([self._word(value)], condition)
             values[name], spans[name] = value_of_word(word), place
         return values, spans

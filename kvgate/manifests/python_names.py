@@ -44,7 +44,10 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 Others: TypeAlias = Callable[[str, int], "Names | None"]
 
 Item = tuple[str, ast.expr, Span, str | None]
-"""Key, value, place of the key, and the condition under which it is there."""
+"""Key, value, place of the key, and the condition under which it is there; the key "" stands for all the entries of a
+mapping that is not known."""
+
+_NOT_KNOWN: Final = "what it holds is not in the files read"
 
 
 class Source:
@@ -103,15 +106,24 @@ class Names:
         TooLargeError: the module has more nodes than are looked at.
     """
 
-    def __init__(self, source: Source, module: ast.Module, limit: int, others: Others | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        module: ast.Module,
+        limit: int,
+        others: Others | None = None,
+        given: Mapping[str, Value] | None = None,
+    ) -> None:
         """
         Args:
             limit: of the nodes of the module.
             others: the names of another module of the tree, by its dotted name and the number of leading dots.
+            given: environment variables that the program is started with.
         """
         self.source = source
         self.module = module
         self._others = others
+        self._environment = given or {}
         self._origins: dict[str, tuple[str, int, str | None]] = {}
         self.calls: list[ast.Call] = []
         self._parents: dict[ast.AST, ast.AST] = {}
@@ -187,10 +199,11 @@ class Names:
             if isinstance(target, (ast.Tuple, ast.List)):
                 values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
                 matched = len(values) == len(target.elts) and not any(isinstance(v, ast.Starred) for v in values)
+                given = isinstance(value, ast.Call) and not any(isinstance(part, ast.Starred) for part in target.elts)
                 for index, inner in enumerate(target.elts):
-                    key = _key(inner)
-                    if key:
-                        self._add(node, key, values[index] if matched else None, adds=adds)
+                    if key := _key(inner):
+                        part = values[index] if matched else _part(value, index) if given else None
+                        self._add(node, key, part, adds=adds)
             elif key := _key(target):
                 self._add(node, key, value, adds=adds)
 
@@ -350,6 +363,24 @@ class Names:
             return ".".join(reversed(parts))
         parts.append(self._imports.get(node.id, node.id))
         return ".".join(reversed(parts))
+
+    def origin(self, node: ast.expr) -> str:
+        """The dotted name of what a name stands for that is assigned: ``LLM = import_module("vllm").LLM``."""
+        parts: list[str] = []
+        for _ in range(MAX_DEPTH):
+            node = self.followed(node)
+            if (
+                isinstance(node, ast.Call)
+                and self.imported(node.func).rpartition(".")[2] == "import_module"
+                and node.args
+            ):
+                name, known = self.constant(node.args[0])
+                return ".".join([str(name), *reversed(parts)]) if known else ""
+            if not isinstance(node, ast.Attribute):
+                break
+            parts.append(node.attr)
+            node = node.value
+        return ".".join([self.imported(node), *reversed(parts)])
 
     def forwarded(self, call: ast.Call) -> list[ast.Call]:
         """The calls whose keywords a function hands on with ``**kwargs``; none where it hands on something else."""
@@ -584,6 +615,9 @@ class Names:
         if entry is not None:
             return self.followed(entry, depth + 1)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            element = self._element(node.value, node.slice.value, depth)
+            if element is not None:
+                return self.followed(element, depth + 1)
             return node
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
@@ -601,6 +635,14 @@ class Names:
             return ast.copy_location(ast.BoolOp(ast.Or(), values), node)  # if not x: x = "default"
         return self.followed(values[0], depth + 1) if len(values) == 1 else node
 
+    def _element(self, node: ast.expr, index: object, depth: int) -> ast.expr | None:
+        """One of a list that is written out."""
+        listed = self.followed(node, depth + 1) if type(index) is int else None
+        if not isinstance(listed, (ast.List, ast.Tuple)) or type(index) is not int:
+            return None
+        spread = any(isinstance(part, ast.Starred) for part in listed.elts)
+        return listed.elts[index] if not spread and -len(listed.elts) <= index < len(listed.elts) else None
+
     def _entry(self, node: ast.expr, depth: int) -> ast.expr | None:
         """What ``mapping["key"]`` or ``mapping.get("key", default)`` stands for, where the mapping is written out."""
         if isinstance(node, ast.Subscript):
@@ -612,7 +654,7 @@ class Names:
         if not given or not isinstance(given[0], ast.Constant):
             return None
         items = self.items(owner, depth + 1)
-        found = [item for item in items or () if item[0] == given[0].value]
+        found = [item for item in items or () if item[0] in (given[0].value, "")]
         if found:
             return found[-1][1] if found[-1][3] is None else None
         return given[1] if items is not None and len(given) == 2 else None
@@ -842,7 +884,14 @@ class Names:
             return None, False
 
     def _variable(self, node: ast.expr) -> tuple[str, ast.expr | None] | None:
-        """``os.environ["X"]``, ``os.getenv("X", default)``: the variable and its default."""
+        """``os.environ["X"]``, ``os.getenv("X", default)``: the variable, and what it is given or its default."""
+        found = self._read_variable(node)
+        given = self._environment.get(found[0]) if found is not None else None
+        if found is None or given is None:
+            return found
+        return found[0], ast.copy_location(ast.Constant(given.value), node) if given.resolved else None
+
+    def _read_variable(self, node: ast.expr) -> tuple[str, ast.expr | None] | None:
         if isinstance(node, ast.Subscript):
             if isinstance(node.slice, ast.Constant) and self.imported(node.value) in ("os.environ", "environ"):
                 return str(node.slice.value), None
@@ -865,27 +914,28 @@ class Names:
             for assigned in found:
                 inner = self.items(assigned.value, depth + 1) if assigned.value is not None else None
                 if inner is None:
-                    return None
+                    inner = [self._rest(assigned.value if assigned.value is not None else node)]
                 if not assigned.adds and assigned.condition is None:
                     result = []
                 result += [(name, value, at, why or assigned.condition) for name, value, at, why in inner]
-            return result + self._set_keys(node)
+            result += self._set_keys(node)
+            return result if any(name for name, *_ in result) else None
         if isinstance(node, ast.Dict):
             result = []
             for key, value in zip(node.keys, node.values, strict=True):
                 if key is None:
                     inner = self.items(value, depth + 1)
-                    if inner is None:
-                        return None
-                    result += inner
+                    result += inner if inner is not None else [self._rest(value)]
                 elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                     result.append((key.value, value, self.source.string(key).span, None))
                 else:
                     return None
             return result
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            parts = [self.items(part, depth + 1) for part in (node.left, node.right)]
-            return [item for part in parts for item in part or ()] if None not in parts else None
+            sides = [(side, self.items(side, depth + 1)) for side in (node.left, node.right)]
+            if all(found is None for _, found in sides):
+                return None
+            return [item for side, found in sides for item in (found if found is not None else [self._rest(side)])]
         if isinstance(node, ast.DictComp):
             return self._filtered(node, depth)
         return self._items_of_call(node, depth) if isinstance(node, ast.Call) else None
@@ -901,15 +951,11 @@ class Names:
             result: list[Item] = []
             for base in node.args:
                 inner = self.items(base, depth + 1)
-                if inner is None:
-                    return None
-                result += inner
+                result += inner if inner is not None else [self._rest(base)]
             for keyword in node.keywords:
                 if keyword.arg is None:
                     inner = self.items(keyword.value, depth + 1)
-                    if inner is None:
-                        return None
-                    result += inner
+                    result += inner if inner is not None else [self._rest(keyword.value)]
                     continue
                 start = self.source.offset(keyword.lineno, keyword.col_offset)
                 place = Span(self.source.file, start, start + len(keyword.arg))
@@ -917,6 +963,9 @@ class Names:
             return result
         returned = self._returned(node)
         return self.items(returned, depth + 1) if returned is not None else None
+
+    def _rest(self, node: ast.expr) -> Item:
+        return ("", node, self.source.span(node), _NOT_KNOWN)
 
     def _filtered(self, node: ast.DictComp, depth: int) -> list[Item] | None:
         """``{key: value for key, value in mapping.items() if value is not None}``."""
@@ -931,8 +980,10 @@ class Names:
             value = self._in_round(node.value)
             holds = [self._truth(test) for test in part.ifs]
             self._bound.pop()
-            if not known or not isinstance(key, str) or value is None:
-                return None
+            if value is None or not (known and isinstance(key, str)):
+                if given != _NOT_KNOWN or value is None:
+                    return None
+                key = ""
             if False not in holds:
                 unsure = " and ".join(self.source.written(test) for test in part.ifs) if None in holds else None
                 result.append((key, value, self.source.span(value), given or unsure))
@@ -1028,6 +1079,8 @@ class Names:
         words: list[Word] | None = None
         if isinstance(parsed, ast.Call) and parsed.args and given is not None:
             words = self.words(parsed.args[0])
+        elif isinstance(parsed, ast.Call) and given is not None and "args" in written_call(parsed)[1]:
+            words = self.words(written_call(parsed)[1]["args"])
         elif parsed is call or (isinstance(parsed, ast.Call) and written_call(parsed)[0].startswith("parse_")):
             line = self._words_assigned(self._of_scope(self._scope(call), "sys.argv"), 0)
             words = line[1:] if line else None  # behind the name of the program
@@ -1189,7 +1242,7 @@ class Names:
                 return None
             latest = {name: (value, place, condition) for name, value, place, condition in items}
             for key, (value, place, condition) in latest.items():
-                parts = [self._key_at(key, place), value]
+                parts = [self._key_at(key, place), value] if key else [value, value]
                 pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
                 found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
         else:
@@ -1287,6 +1340,11 @@ def _key(node: ast.AST) -> str | None:
         owner = _key(node.value)
         return f"{owner}.{node.attr}" if owner is not None else None
     return None
+
+
+def _part(node: ast.expr, index: int) -> ast.expr:
+    """``value[index]``, which nobody wrote."""
+    return ast.copy_location(ast.Subscript(node, ast.copy_location(ast.Constant(index), node), ast.Load()), node)
 
 
 def _called_name(call: ast.Call) -> str:

@@ -7,9 +7,10 @@ from typing import Final
 
 from kvgate.manifests.container import Start, environment_of, find_requirement
 from kvgate.manifests.custom import cluster_devices, first_pod
+from kvgate.manifests.entrypoint import VLLM_FLAGS, says_engine
 from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
-from kvgate.manifests.launch import MODEL_VARIABLES, starts_of_script, variable_words
+from kvgate.manifests.launch import ARGUMENT_VARIABLES, MODEL_VARIABLES, starts_of_script, variable_words
 from kvgate.manifests.shapes import is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
@@ -19,6 +20,9 @@ from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
 from kvgate.source.yaml_tree import Sequence as YamlSequence
+
+# Arguments of an application's builder that are vLLM's own.
+_ARGUMENTS: Final = VLLM_FLAGS | frozenset(ARGUMENT_VARIABLES.values()) | {"model", "tokenizer", "trust-remote-code"}
 
 # How deep the arguments of an application are looked into.
 _MAX_ARGUMENT_DEPTH: Final = 8
@@ -149,20 +153,27 @@ class _Cluster:
         return self.devices
 
     def _own_code(self, name: str, application: Node) -> Iterator[ServeUnit]:
-        """An application of somebody's own that runs vLLM and takes its model from its environment."""
+        """An application of somebody's own that runs vLLM, with a model of its environment, arguments or code."""
         environment = _environment(node_at(application, "runtime_env"))
-        written = application.span.text.lower()
-        model = next((environment[0][key] for key in MODEL_VARIABLES if key in environment[0]), None)
+        packages = items_at(application, "runtime_env", "pip")
+        variable = next((environment[0][key] for key in MODEL_VARIABLES if key in environment[0]), None)
+        given = [entry for entry in entries_at(application, "args") if entry.key.value.replace("_", "-") in _ARGUMENTS]
         path = scalar_at(application, "import_path")
-        if model is None or path is None or "vllm" not in written:
+        if path is None:
+            return
+        if variable is None and not any(entry.key.value == "model" for entry in given):
+            # it names no model: one that installs vLLM serves with it
+            if find_requirement(item.text for item in packages if isinstance(item, Scalar)) is None:
+                return
+        elif "vllm" not in application.span.text.lower() and not (self.image and says_engine(self.image.value)):
             return
         unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
         deployments = items_at(application, "deployments")
         replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
         told, notes = variable_words(environment[0])
-        words = (Word(path.text, (unknown,), splits=True), *told)
-        start = Start(words, path.value, False, (), application.span, model.word(), notes)
-        packages = items_at(application, "runtime_env", "pip")
+        words = (Word(path.text, (unknown,), splits=True), *told, *words_of_entries(given))
+        model = variable.word() if variable is not None else None
+        start = Start(words, path.value, False, (), application.span, model, notes)
         yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
 
     # -- jobs ------------------------------------------------------------------------------------------------------

@@ -617,6 +617,13 @@ def test_paths(value: str, expected: str) -> None:
          "--model org/m --enforce-eager"),
         ("LLM(BASE['model'], download_dir=volume.path)", "--model org/m --download-dir /v"),
         ("LLM(unknown.get('model', 'org/d'))", "--model ?unknown.get('model', 'org/d')"),
+        # what is not known takes no more away than what it may replace
+        ("LLM(**{**BASE, **unknown})", "--model org/m --seed 1 ?unknown"),
+        ("LLM(**(unknown | BASE))", "?unknown --model org/m --seed 1"),
+        ("LLM(**dict(unknown, **MORE))", "?unknown --max-model-len 8"),
+        ("LLM(**dict(unknown))", "?unknown"),
+        ("LLM({**unknown, 'model': 'org/n'}['model'])", "--model org/n"),
+        ("LLM({'model': 'org/n', **unknown}['model'])", "--model ?{'model': 'org/n', **unknown}['model']"),
     ],
 )  # fmt: skip
 def test_mappings_that_are_made_of_others(value: str, expected: str) -> None:
@@ -626,6 +633,64 @@ def test_mappings_that_are_made_of_others(value: str, expected: str) -> None:
         f"def engine():\n    return {{'model': 'org/f', **MORE}}\nx = {value}\n"
     )
     assert [words(unit) for unit in found] == [expected]
+
+
+def test_what_is_not_known_in_a_mapping_that_becomes_a_command_line() -> None:
+    unit = one(
+        """\
+        from vllm import AsyncEngineArgs
+        from vllm.entrypoints.openai.cli_args import make_arg_parser
+        def parse(options):
+            words = []
+            for key, value in options.items():
+                words.extend([f"--{key}", str(value)])
+            return make_arg_parser().parse_args(args=words)
+        def build(options):
+            options["model"] = "org/m"
+            parsed = parse(options)
+            engine = AsyncEngineArgs.from_cli_args(parsed)
+            engine.seed = 1
+        """
+    )
+    assert words(unit) == "?--options ?options --model org/m --seed 1"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("def load():\n    import vllm\n    return vllm.LLM, vllm.SamplingParams\nLLM, Params = load()\nLLM('org/m')\n",
+         "--model org/m"),
+        ("import importlib\ndef load():\n    v = importlib.import_module('vllm')\n    return v.LLM\n"
+         "LLM = load()\nLLM('org/m')\n", "--model org/m"),
+        ("import importlib\nLLM = importlib.import_module('langchain').LLM\nLLM('org/m')\n", None),
+        ("LLM = make()\nLLM('org/m')\n", None),
+    ],
+)  # fmt: skip
+def test_a_class_that_is_not_imported_by_its_name(code: str, expected: str | None) -> None:
+    assert [words(unit) for unit in units("# vllm\n" + code)] == ([] if expected is None else [expected])
+
+
+def test_several_values_of_one_call() -> None:
+    unit = one(
+        """\
+        from vllm import LLM
+        def names():
+            return "org/m", 8
+        def more():
+            return [1, *names()]
+        model, length = names()
+        one, two = more()
+        first, *rest = names()
+        LLM(model, max_model_len=length, seed=two, dtype=first)
+        """
+    )
+    assert words(unit) == "--model org/m --max-model-len 8 --seed ?two --dtype ?first"
+
+
+def test_arguments_that_are_looked_at_beside_the_engine_are_no_second_one() -> None:
+    code = "from vllm import LLM, EngineArgs\nLLM(**options)\nEngineArgs(**options).create_model_config()\n"
+    assert [unit.span.line for unit in units(code)] == [2]
+    assert len(units(code + "EngineArgs(**others)\n")) == 2
 
 
 def test_a_function_that_is_called_with_the_same_several_times() -> None:

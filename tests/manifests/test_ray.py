@@ -112,6 +112,40 @@ def test_an_application_of_ones_own() -> None:
     assert units(text.replace("VLLMDeployment", "Other").replace("vllm", "x")) == []
 
 
+def test_an_application_of_ones_own_that_is_given_arguments() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayService
+        metadata: {name: r}
+        spec:
+          serveConfigV2: |
+            applications:
+              - name: app
+                import_path: serve:build
+                args: {model: org/m, max-model-len: 8, accelerator: HPU, tensor_parallel_size: 2}
+          rayClusterConfig:
+            headGroupSpec: {template: {spec: {containers: [{name: head, image: "example/ray-vllm:1"}]}}}
+        """
+    (found,) = units(text)
+    assert [word.value for word in found.words] == [
+        "serve:build", "--model", "org/m", "--max-model-len", "8", "--tensor-parallel-size", "2",
+    ]  # fmt: skip
+    assert units(text.replace("example/ray-vllm", "example/ray")) == []
+    assert units(text.replace("model: org/m, ", "")) == []
+
+
+def test_an_application_of_ones_own_that_installs_vllm() -> None:
+    text = """\
+        applications:
+          - {name: a, import_path: "serve:build", runtime_env: {pip: ["vllm==0.5.0", "ray==2.10"]}}
+          - {name: b, import_path: "serve:route", runtime_env: {pip: ["ray==2.10"]}}
+        """
+    (found,) = units(text)
+    assert (found.words[0].value, found.words[0].splits, found.storage_model) == ("serve:build", True, None)
+    assert found.requirement is not None
+    assert found.requirement.value == "vllm==0.5.0"
+
+
 def test_a_configuration_file_of_ray_serve() -> None:
     text = """\
         applications:
