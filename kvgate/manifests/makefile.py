@@ -22,6 +22,7 @@ MAX_DEPTH: Final = 8
 _VARIABLE: Final = re.compile(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*+)[ \t]*+(?P<how>[:?+]{0,2}=)[ \t]*(?P<value>[^\n#]*)"
 )
+_DEFINE: Final = re.compile(r"(?:override[ \t]+)?define[ \t]+(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?:[:?+]{0,2}=)?[ \t]*$")
 _TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w./-]*+)[^:=\n]*:(?![=])")
 _JUST_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*+)(?:[ \t]+[^:\n]*)?:(?!=)")
 _REFERENCE: Final = re.compile(
@@ -57,6 +58,16 @@ def _recipes(file: SourceFile, variables: dict[str, Value], just: bool) -> Itera
     while number < min(len(starts), MAX_LINES):
         start, line = starts[number], file.line_text(number + 1)
         number += 1
+        defined = None if just or "define" not in line else _DEFINE.match(line)
+        if defined is not None:
+            begin = number
+            while number < len(starts) and file.line_text(number + 1).strip() != "endef":
+                number += 1
+            end = starts[number] - 1 if number < len(starts) else len(file.text)
+            if begin < len(starts):
+                variables[defined["name"]] = Value(Text.of_span(Span(file, starts[begin], max(end, starts[begin]))))
+            number, lines = number + 1, None
+            continue
         if line[:1] in ("\t", " ") and line.strip() and lines is not None:
             body = line.lstrip()
             begin = start + len(line) - len(body)

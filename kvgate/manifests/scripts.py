@@ -21,6 +21,7 @@ from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Text, Word
 
 MAX_MODES: Final = 12
+MAX_IMAGES: Final = 20  # whose Dockerfiles a script writes
 
 # A script without any of these starts no vLLM, nor runs one that does.
 _MAY_START: Final = re.compile(
@@ -49,6 +50,8 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
 
         yield from read_scenario(file, find)
         return
+    if not starts:
+        yield from _written_images(tree, file)
     requirement = find_requirement([text])
     allotted, hints = _allotted(file)
     numbers: dict[str, int] = {}
@@ -183,6 +186,22 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
             yield from read_systemd(tree, file, value, written_to)
         else:
             yield from _written_documents(tree, file, value)
+
+
+_IMAGE: Final = (regex(r"(?m)^[ \t]*FROM[ \t]+\S"), regex(r"(?m)^[ \t]*(?:CMD|ENTRYPOINT)[ \t]"))
+
+
+def _written_images(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """What the images start whose Dockerfiles a script writes, where it starts no server with words of its own."""
+    count = 0
+    for _, begin, end in _here_documents(file.text) if "FROM" in file.text else ():
+        body = file.text[begin:end]
+        if count < MAX_IMAGES and "vllm" in body.lower() and all(mark.search(body) for mark in _IMAGE):
+            from kvgate.manifests.dockerfile import read_dockerfile
+
+            count += 1
+            # every line stays where it is
+            yield from read_dockerfile(tree, SourceFile(file.path, re.sub(r"[^\n]", " ", file.text[:begin]) + body))
 
 
 _ESCAPED: Final = regex(r"\\(?:[$`\\]|\r?\n)")

@@ -316,7 +316,8 @@ class _Reader:
             source = _source(value)
             self.nodes(source, source.root.children, scope, conditions)
             # what a library offers besides is not called: whoever sources it calls what it needs
-            uncalled = list(scope.functions.items()) if self.depth == 1 else []
+            # nor is what a script does not call that is told what to do
+            uncalled = list(scope.functions.items()) if self.depth == 1 and not self.told else []
             for name, (where, node) in uncalled:
                 if where is source and name not in self.called:
                     inner = scope.copy()

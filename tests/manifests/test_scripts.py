@@ -131,6 +131,36 @@ def test_a_mode_of_another_engine_is_no_server() -> None:
     assert [words(unit) for unit in units(script)] == ["org/s", "org/l"]
 
 
+def test_what_a_mode_does_not_call_is_not_run() -> None:
+    script = """
+        start() { vllm serve "$2" --port "$3"; }
+        start_all() { start a org/m 8001; start b org/n 8002; }
+        case "$1" in
+          start) start_all ;;
+          stop) pkill vllm ;;
+          logs) tail -f "$2.log" ;;
+        esac
+    """
+    assert [words(unit) for unit in units(script)] == ["org/m --port 8001", "org/n --port 8002"]
+
+
+def test_an_image_whose_dockerfile_a_script_writes() -> None:
+    dockerfile = """cat > Dockerfile <<'EOF'
+FROM vllm/vllm-openai:v0.9.0
+RUN pip install x && \\
+    true
+CMD ["--model", "org/m", "--max-model-len", "4096"]
+EOF
+docker build -t mine .
+"""
+    unit = one("#!/bin/bash\n" + dockerfile)
+    assert (words(unit), unit.span.line) == ("--model org/m --max-model-len 4096", 6)
+    # one that is run with words of its own is read there
+    unit = one("#!/bin/bash\n" + dockerfile + "docker run --gpus 1 vllm/vllm-openai:v0.9.0 --model org/n\n")
+    assert words(unit) == "--model org/n"
+    assert units("#!/bin/bash\n" + dockerfile.replace("CMD", "#CMD") + "# vllm serve\n") == []
+
+
 def test_a_job_knows_what_it_asks_for() -> None:
     script = """
         #!/bin/bash
@@ -507,6 +537,17 @@ def test_makefile() -> None:
     assert [(unit.id, words(unit)) for unit in found] == [
         ("Makefile/serve", "org/m --max-model-len 4096 -tp 2 --port ?$(PORT)")
     ]
+
+
+def test_values_of_several_lines_in_a_makefile() -> None:
+    text = (
+        "model = org/m\ndefine args =\n--served-model-name chat \\\n--max-model-len 4096\nendef\n"
+        "define never\nends\nserve:\n\tvllm serve x\n"
+    )
+    serve = "serve:\n\tpython -m vllm.entrypoints.openai.api_server \\\n\t--model $(model) $(args)\n"
+    unit = one(serve + text, "Makefile")
+    assert words(unit) == "--model org/m --served-model-name chat --max-model-len 4096"
+    assert unit.words[4].span.line == 7
 
 
 def test_justfile() -> None:
