@@ -243,8 +243,9 @@ class _Service:
         elif build is not None and (told is None or not is_vllm_image(told.value)):
             # what is built of a Dockerfile that is not at hand may be told which vLLM image to begin with
             told = next((value.word() for value in handed.values() if is_vllm_image(value.value)), told)
+        if entrypoint == () and command:
+            entrypoint, command = command, ()  # an empty entrypoint clears the image's
         container = Container(
-            # an empty entrypoint clears the image's
             command=entrypoint or None,
             arguments=command or (),
             image=told,
@@ -252,6 +253,7 @@ class _Service:
             span=self.entry.key.span,
             named="vllm" in f"{name} {written}".lower(),
             accelerated=any(request.count != 0 for request in requests),
+            tree=self.project.tree,
             find=self.mounted if built is None else lambda path: self.mounted(path) or built.find(path),
         )
         installs = built.image.installs if built is not None else ()

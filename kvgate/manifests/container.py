@@ -72,6 +72,7 @@ class Container:
         find: texts of files by their path inside the container.
         managed: a controller starts vLLM in it with these arguments unless it has a command of its own.
         stored: its controller mounts the model that it serves.
+        tree: files among which Python programs look for modules; None where only the program itself is at hand.
         serves: it exists to serve, so that a script which is not at hand starts vLLM if it says so in any way.
     """
 
@@ -87,6 +88,7 @@ class Container:
     managed: bool = False
     stored: bool = False
     serves: bool = False
+    tree: Tree | None = None
 
 
 @record

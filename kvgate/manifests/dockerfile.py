@@ -66,9 +66,12 @@ def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread
     image = image_of(file)
     if image is None or (image.entrypoint is None and image.command is None):
         return
+    entrypoint, command = image.entrypoint, image.command or ()
+    if entrypoint == ():
+        entrypoint, command = command, ()  # an empty one clears that of the base image
     container = Container(
-        command=image.entrypoint or None,
-        arguments=image.command or (),
+        command=entrypoint or None,
+        arguments=command,
         image=image.base,
         environment=image.environment,
         span=image.span,
@@ -76,6 +79,7 @@ def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread
         accelerated=True,
         find=copied(tree, file, image),
         serves=True,
+        tree=tree,
     )
     try:
         starts = find_starts(container)

@@ -200,10 +200,12 @@ _ENGINE_REPOSITORIES: Final = ("vllm/vllm-tpu", "vllm/vllm-omni")
 # Images with vllm in their name that serve no model themselves.
 _NO_ENGINE: Final = frozenset(
     {
-        "autoscaler", "bench", "benchmark", "benchmarks", "client", "controller", "dashboard", "downloader", "epp",
-        "exporter", "frontend", "gateway", "grafana", "guidellm", "indexer", "ingress", "loader", "loadtest", "locust",
-        "metrics", "mock", "monitor", "operator", "prometheus", "proxy", "puller", "render", "renderer", "router",
-        "scheduler", "sidecar", "sim", "simulator", "swap", "tokenizer", "ui", "webui",
+        "admin", "autoscaler", "bench", "benchmark", "benchmarks", "client", "console", "controller", "dashboard",
+        "downloader", "epp", "exporter", "frontend", "gateway", "grafana", "guidellm", "indexer", "ingress", "loader",
+        "loadtest", "locust", "manager", "metrics", "mock", "monitor", "operator", "orchestrator", "panel",
+        "playground", "portal", "prometheus", "proxy", "puller", "render", "renderer", "router", "scheduler",
+        "sidecar", "sim", "simulator", "studio", "supervisor", "swap", "tokenizer", "ui", "warden", "watchdog", "web",
+        "webui",
     }
 )  # fmt: skip
 _OTHER_ENGINE: Final = frozenset(

@@ -27,11 +27,12 @@ from kvgate.manifests.entrypoint import (
     takes_engine_arguments,
     value_of_flag,
 )
+from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import IMAGE_ENTRY
 from kvgate.patterns import regex
 from kvgate.shell.command import SHELLS, Command, basename, names_program, unwrap
 from kvgate.shell.value import Value
-from kvgate.source.text import Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Text, Unresolved, Word
 
 # Variables by which launch scripts that are not at hand are told their model, the most telling first.
 MODEL_VARIABLES: Final = (
@@ -256,6 +257,11 @@ def _of_command(
     starts = starts_of_commands(found, container.find, container.environment)
     if starts:
         return starts
+    program = next((file for command in found if (file := _python_file(command.words, container)) is not None), None)
+    if program is not None:
+        from kvgate.manifests.python_code import starts_of_python
+
+        return starts_of_python(container.tree or Tree([]), program, container.environment)
     script = _script(words)
     if any(
         command.span.start != words[0].span.start or command.span.file is not words[0].span.file for command in found
@@ -387,6 +393,40 @@ def _script(words: Sequence[Word]) -> Word | None:
                 return word if word.value.endswith((".sh", ".py", ".bash")) or "/" in word.value else None
         return None
     return words[0] if head.endswith((".sh", ".py", ".bash")) else None
+
+
+def _python_file(words: Sequence[Word], container: Container) -> SourceFile | None:
+    """The Python file at hand that a command runs: by its path, as a module, or for the server of its application."""
+    if container.find is None:
+        return None
+    for path in _python_paths([word.value for word in words]):
+        found = container.find(path)
+        if found is not None and found.span.file.text == found.value:
+            return found.span.file
+    return None
+
+
+def _python_paths(words: Sequence[str]) -> list[str]:
+    head = words[0].rpartition("/")[2]
+    if head.endswith(".py"):
+        return [words[0]]
+    if head in _APPLICATION_SERVERS:
+        modules = [match[1] for word in words[1:] if (match := _APPLICATION.fullmatch(word))]
+    elif _PROGRAM.fullmatch(head):
+        at = next((at for at, word in enumerate(words) if at and (word == "-m" or not word.startswith("-"))), 0)
+        if words[at] != "-m":
+            return [words[at]] if at and words[at].endswith(".py") else []
+        modules = words[at + 1 : at + 2]
+        if modules and modules[0] in _APPLICATION_SERVERS:
+            return _python_paths(words[at + 1 :])
+    else:
+        return []
+    return [name.replace(".", "/") + end for name in modules[:1] for end in (".py", "/__main__.py")]
+
+
+# Programs that serve an application of a Python module: ``uvicorn package.module:app``.
+_APPLICATION_SERVERS: Final = frozenset({"gunicorn", "hypercorn", "uvicorn"})
+_APPLICATION: Final = regex(r"([A-Za-z_][\w.]*):\w+")
 
 
 def _script_elsewhere(found: Sequence[Command], container: Container) -> Word | None:

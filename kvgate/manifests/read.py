@@ -45,7 +45,7 @@ TASK_MARKS: Final = (
 # Folders that by kustomize's convention hold what overlays make servers of.
 _BASES: Final = frozenset({"base", "bases"})
 # Kinds of units that may be a part of another one.
-_PART_KINDS: Final = frozenset({"script", "dockerfile", "vllm-config", "helm-values"})
+_PART_KINDS: Final = frozenset({"script", "python", "dockerfile", "vllm-config", "helm-values"})
 
 
 def read_tree(

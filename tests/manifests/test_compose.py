@@ -42,6 +42,7 @@ def service(body: str) -> str:
         ("image: vllm/vllm-openai\ncommand: >\n  --model m\n  --x '{\"a\": 1}'", '--model m --x {"a": 1}'),
         ("image: x\nentrypoint: [vllm, serve, m]", "m"),
         ("image: x\nentrypoint: vllm serve\ncommand: m --a", "m --a"),
+        ("image: vllm/vllm-openai\nentrypoint: []\ncommand: [vllm, serve, m]", "m"),
         ("image: x\nentrypoint: [python3, -m, vllm.entrypoints.openai.api_server]\ncommand: [--model, m]", "--model m"),
         ("image: x\ncommand: bash -c \"pip install y && vllm serve m --a 1\"", "m --a 1"),
         ("image: x\nentrypoint: [/bin/sh, -c]\nenvironment: {M: m}\ncommand:\n  - |\n    vllm serve $$M \\\n     --a 1",
@@ -68,6 +69,7 @@ def test_commands(body: str, expected: str) -> None:
         "image: prom/prometheus\ncommand: ['--config.file=/x', '--web.enable-lifecycle']",
         "image: aibrix/gateway-plugins\ncommand: [--standalone]",
         "image: lmsysorg/sglang\ncommand: python3 -m sglang.launch_server --model-path m --tp 2",
+        "image: vllm/vllm-openai\nentrypoint: []\ncommand: [uvicorn, 'proxy:app', --port, '80']\ngpus: all",
     ],
 )
 def test_what_serves_nothing(body: str) -> None:
@@ -683,3 +685,70 @@ def test_quotes_inside_a_quoted_variable(tmp_path: Path) -> None:
     found = unit(service("image: vllm/vllm-openai\ncommand: $LINE\nenvironment: [PLAIN, SINGLE, LAST]\n"), tmp_path)
     assert words(found) == '--model org/m --override-generation-config={"top_k": 1}'
     assert [item.value.value for item in found.environment if item.value] == ['--a\\"b', '{\\"c\\": 2}', "d\\e"]
+
+
+_PROGRAM = """\
+    import os, subprocess
+
+    MODEL = os.environ.get("MODEL", "org/default")
+    os.environ["VLLM_LOGGING_LEVEL"] = "DEBUG"
+    LENGTH = os.getenv("LENGTH", "4096")
+    subprocess.run(["vllm", "serve", MODEL, "--max-model-len", LENGTH, "--seed", os.environ["SEED"]])
+    """
+_RUNS_IT = """\
+    build: .
+    command: {command}
+    environment: {{MODEL: org/m, SEED: ${{SEED}}}}
+    deploy: {{resources: {{reservations: {{devices: [{{driver: nvidia, count: 2, capabilities: [gpu]}}]}}}}}}
+    """
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python app/serve.py --port 80",
+        "[python3, -u, /work/app/serve.py]",
+        "[python3.12, -m, app.serve]",
+        "[uvicorn, 'app.serve:app', --host, 0.0.0.0]",
+        "python -m uvicorn --host 0.0.0.0 app.serve:app",
+        "bash -c 'pip list && exec python app/serve.py'",
+        "[./app/serve.py]",
+        "",
+    ],
+)
+def test_a_program_of_the_tree_starts_the_server_of_the_container_that_runs_it(command: str) -> None:
+    files = {
+        "compose_yaml": service(dedent(_RUNS_IT).format(command=command)),
+        "Dockerfile": """\
+            FROM vllm/vllm-openai:v0.11.0
+            WORKDIR /work
+            COPY app app
+            ENTRYPOINT []
+            CMD python app/serve.py
+            """,
+        "app__serve_py": _PROGRAM,
+    }
+    (found,) = project(**files)
+    assert (found.path, words(found)) == ("compose.yaml", 'org/m --max-model-len 4096 --seed ?os.environ["SEED"]')
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert {item.name: item.value.value for item in found.environment if item.value is not None} == {
+        "MODEL": "org/m",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+    }
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.11.0"
+
+
+def test_a_program_of_the_tree_that_starts_nothing_is_no_server() -> None:
+    files = {
+        "compose_yaml": service(dedent(_RUNS_IT).format(command="python app/serve.py")),
+        "Dockerfile": "FROM python:3.12\nRUN pip install vllm\nCOPY app /app\nWORKDIR /\n",
+        "app__serve_py": "import httpx\nhttpx.post('http://vllm/v1')\n",
+    }
+    assert project(**files) == []
+
+
+def test_a_dockerfile_that_runs_a_program_is_its_server() -> None:
+    dockerfile = 'FROM vllm/vllm-openai:v0.11.0\nENV MODEL=org/m SEED=3\nCOPY serve.py .\nCMD ["python3", "serve.py"]\n'
+    found = project(Dockerfile=dockerfile, serve_py=_PROGRAM)
+    assert told(found) == [("Dockerfile", "org/m --max-model-len 4096 --seed 3")]

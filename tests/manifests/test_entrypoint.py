@@ -91,6 +91,8 @@ def test_other_programs(line: str) -> None:
         ("lmcache/lmstack-router:latest", False, False, True),
         ("vllm/vllm-router:1", False, False, True),
         ("team/vllm-swap:local", False, False, True),
+        ("team/vllm-manager:1", False, False, True),
+        ("registry.example/vllm-studio", False, False, True),
         ("ghcr.io/llm-d/llm-d-inference-sim:v0.5", False, False, True),
         ("lmsysorg/sglang:v0.4", False, False, True),
         ("ghcr.io/ggml-org/llama.cpp:server-cuda", False, False, True),
