@@ -416,7 +416,7 @@ def _python_paths(words: Sequence[str]) -> list[str]:
         at = next((at for at, word in enumerate(words) if at and (word == "-m" or not word.startswith("-"))), 0)
         if words[at] != "-m":
             return [words[at]] if at and words[at].endswith(".py") else []
-        modules = words[at + 1 : at + 2]
+        modules = list(words[at + 1 : at + 2])
         if modules and modules[0] in _APPLICATION_SERVERS:
             return _python_paths(words[at + 1 :])
     else:
