@@ -237,6 +237,8 @@ _WITHIN_WORD = re.compile(r"\$(?<=[\w}\-/.:@%+,~]\$)(?=[A-Za-z_]\w*[\-/.:@%+,~])
 # What else it takes for the end of all that follows: a bracket that is cut off a value, a pattern on the next line.
 _CUT = re.compile(r"\$\{\w+[#%]{1,2}[^{}\n]*(?=\})")
 _WRAPPED = re.compile(r"=~\s*\\\n\s*")
+# A comment within a command (`vllm serve m \\`, and "`# why` \\" in the next line), which the parser never ends.
+_REMARK = re.compile(r"`[ \t]*#[^`\n]*`")
 
 
 def _source(value: Value) -> _Source:
@@ -260,6 +262,8 @@ def _source(value: Value) -> _Source:
     if not masked.isascii():
         masked = re.sub(r"[^\x00-\x7f]", "x", masked)
     masked = _WITHIN_WORD.sub("x", masked)
+    if "`" in masked:
+        masked = _REMARK.sub(lambda match: "x" * len(match.group()), masked)
     masked = _CUT.sub(lambda match: re.sub(r"[][()]", "x", match.group()), masked)
     masked = _WRAPPED.sub(lambda match: "=~".ljust(len(match.group())), masked)
     return _Source(value, masked, _parser().parse(masked.encode("ascii")).root_node)
@@ -1176,6 +1180,8 @@ class _Reader:
         self, value: Value, at: int, end: int, quoted: bool, fields: Fields, scope: _Scope, depth: int
     ) -> int:
         whole = value.text.slice(at, end)
+        if _REMARK.fullmatch(whole.value):
+            return end
         known = self._printed(value, at + (2 if whole.value.startswith("$(") else 1), end - 1, scope, depth)
         if known is not None:
             fields.add_expanded(Value(Text.at(known, whole.span)), whole.span, quoted=quoted)

@@ -50,6 +50,7 @@ def words(script: str, **values: str) -> list[str]:
     [
         ("vllm serve m \\\n  --a 1 \\\n  --b", ["serve", "m", "--a", "1", "--b"]),
         ("vllm serve m --a 16384\\\n  --b", ["serve", "m", "--a", "16384", "--b"]),
+        ("vllm serve m \\\n  `# it's 'why'` \\\n  \\\n  --a 1 \\\n`# $X` \\\n  --b", ["serve", "m", "--a", "1", "--b"]),
         ("vllm serve m \\\r\n  --a 1\r\n", ["serve", "m", "--a", "1"]),
         ("MODEL=x; vllm serve $MODEL", ["serve", "x"]),
         ("MODEL='a b'; vllm \"$MODEL\" $MODEL", ["a b", "a", "b"]),
