@@ -88,6 +88,11 @@ ENTRY_POINTS: Final = (
     EntryPoint("trl vllm-serve", ("trl", "vllm-serve"), False, False),
 )
 
+# Of these, the programs that have flags of their own beside vLLM's.
+OTHER_PROGRAMS: Final = frozenset(
+    point.name for point in ENTRY_POINTS if point.words[0].partition(".")[0] not in ("vllm", "vllm-omni")
+)
+
 # Programs whose words are text, names or targets, never a command that they run as the server.
 _NO_LAUNCHERS: Final = frozenset(
     {

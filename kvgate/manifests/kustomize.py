@@ -306,6 +306,20 @@ def given_objects(tree: Tree) -> Iterator[tuple[str, GivenObject]]:
             yield from ((file.path, item) for item in _resources(tree, file, document))
 
 
+def renamed_objects(tree: Tree) -> frozenset[tuple[str, int]]:
+    """Path and beginning of each object of another folder to whose name a kustomization adds something."""
+    known = tree.memo.get("kustomize renames")
+    if not isinstance(known, frozenset):
+        known = tree.memo["kustomize renames"] = frozenset(
+            (span.file.path, span.start)
+            for file, document in _kustomizations(tree)
+            if text_at(document, "nameSuffix") or text_at(document, "namePrefix")
+            for item in _resources(tree, file, document)
+            if posixpath.dirname((span := item.origin.span).file.path) != posixpath.dirname(file.path)
+        )
+    return known
+
+
 def patched_resources(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Node]:
     """The objects of a kustomization with its patches and settings."""
     return (item.node for item in _results(tree, file, kustomization))

@@ -540,8 +540,10 @@ def _problems(stream: YamlStream) -> Iterator[Unread]:
     if not stream.problems:
         return
     serves = _STARTS.search(stream.file.text) is not None
-    if not serves and is_template_name(stream.file.path):
-        return  # another program makes YAML of it
+    if is_template_name(stream.file.path):
+        if serves:  # another program makes YAML of it
+            yield Unread("a template, not rendered: it is no YAML before", stream.problems[0].span, serves=True)
+        return
     lines: set[int] = set()
     for problem in stream.problems:
         if problem.kind != "duplicate-key" and problem.span.line not in lines:

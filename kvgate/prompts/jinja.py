@@ -328,7 +328,12 @@ class _Reader:
         history = next((part for part in parts_of(base) if part.kind is Kind.HISTORY), None)
         if isinstance(node.arg, nodes.Slice):
             start = node.arg.start
-            if history is not None and isinstance(start, nodes.Neg) and node.arg.stop is None:
+            if (
+                history is not None
+                and isinstance(start, nodes.Neg)
+                and node.arg.stop is None
+                and self._are_messages(node.node)
+            ):
                 words = f"only the last messages ({' '.join(self.tree.span(node).text.split())})"
                 return (replace(history, kind=Kind.CUT, change=Change.REQUEST, words=words).at(self.tree.span(node)),)
             return base
@@ -342,6 +347,17 @@ class _Reader:
                 if all(part.kind is Kind.UNKNOWN for part in parts_of(base)):
                     return found
         return base
+
+    def _are_messages(self, node: nodes.Expr) -> bool:
+        """Whether what is cut is a list of messages, and no text inside one (``tool_call.id[-9:]``)."""
+        from jinja2 import nodes
+
+        name = node.attr if isinstance(node, nodes.Getattr) else node.arg if isinstance(node, nodes.Getitem) else None
+        if name is None:
+            return isinstance(node, nodes.Name | nodes.Filter)
+        name = name.value if isinstance(name, nodes.Const) else name
+        meaning = meaning_of(name) if isinstance(name, str) else None
+        return name == "messages" or (meaning is not None and meaning.kind is Kind.HISTORY)
 
     def filter(self, node: nodes.Filter, depth: int) -> _Value:
         base = self.value(node.node, depth + 1) if node.node is not None else ()

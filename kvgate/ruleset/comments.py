@@ -28,6 +28,8 @@ _SMALLER_CACHE: Final = regex(
     r".{0,24}\bkv.?cache\b(?!.{0,3}(?:pressure|us(?:e|age)|contention|pre-?empt|evict))",
     re.IGNORECASE,
 )
+#: What else a comment may thank for room: the weights are smaller.
+_WEIGHTS: Final = regex(r"\b(?:awq|gptq|gguf|nvfp4|mxfp4|fp[48]|int[48]|[48]-?bit|quant\w*)\b", re.IGNORECASE)
 _DENIAL: Final = regex(r"\b(?:not|no|never|nothing|without|neither|regardless)\b|n't\b|kvgate", re.IGNORECASE)
 
 
@@ -48,12 +50,12 @@ def comments_beside(span: Span) -> tuple[str, ...]:
 
 def claims_capacity(span: Span) -> str | None:
     """The comment beside a value that says it buys concurrency, None if there is none."""
-    return _claim(span, _CAPACITY)
+    return _claim(span, _CAPACITY, _WEIGHTS)
 
 
 def claims_memory(span: Span) -> str | None:
     """The comment beside a value that says it saves or yields memory, None if there is none."""
-    return _claim(span, _MEMORY)
+    return _claim(span, _MEMORY, _WEIGHTS)
 
 
 def claims_smaller_cache(span: Span) -> str | None:
@@ -61,8 +63,8 @@ def claims_smaller_cache(span: Span) -> str | None:
     return _claim(span, _SMALLER_CACHE)
 
 
-def _claim(span: Span, words: re.Pattern[str]) -> str | None:
+def _claim(span: Span, words: re.Pattern[str], other: re.Pattern[str] | None = None) -> str | None:
     for comment in comments_beside(span):
-        if words.search(comment) and not _DENIAL.search(comment):
+        if words.search(comment) and not _DENIAL.search(comment) and not (other is not None and other.search(comment)):
             return comment
     return None

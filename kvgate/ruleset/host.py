@@ -139,6 +139,11 @@ class Host:
         return not self.is_compose and node_at(self.unit.document, "kind") is not None
 
     @property
+    def is_patch(self) -> bool:
+        """What a patch says of an object that is not among the files: what it lacks may be there."""
+        return self.pod is not None and self.unit.image is None and node_at(self.node, "image") is None
+
+    @property
     def is_values(self) -> bool:
         """Values of a Helm chart, from which its templates make the objects."""
         return self.unit.kind in ("helm-values", "HelmRelease")

@@ -213,6 +213,8 @@ def _inside_scalars(text: str, pattern: str) -> Iterator[bool]:
 def parse_yaml(file: SourceFile) -> YamlStream:
     """Read every document of a file. Never raises for what the file holds."""
     text = _neutral(_without_definitions(file.text))
+    if file.path.lower().endswith((".json", ".jsonc")) and "\\ud" in text.lower():
+        text = re.sub(_SURROGATE, r"\\u003f", text)
     problems: list[YamlProblem] = []
     try:
         documents = _parse(file, text, 0, problems)
@@ -238,6 +240,8 @@ def parse_yaml(file: SourceFile) -> YamlStream:
     return YamlStream(file, documents, problems)
 
 
+# Half a character beyond the first 65,536, as JSON escapes it and YAML does not.
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _DEFINITION: Final = re.compile(r"^kind:[ \t]*[\"']?CustomResourceDefinition\b", re.MULTILINE)
 
 

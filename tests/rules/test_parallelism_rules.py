@@ -158,6 +158,8 @@ def test_comments_beside_a_value(text: str, comments: tuple[str, ...]) -> None:
         ("longest request we serve", False, False),
         ("kvgate: ignore[max-model-len-as-capacity] more users, measured", False, False),
         ("8k context", False, False),
+        ("AWQ frees VRAM, so a 16k context fits", False, False),
+        ("4-bit weights leave room for more users", False, False),
         ("the card has 24 GB", False, False),
     ],
 )

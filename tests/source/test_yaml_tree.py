@@ -413,3 +413,16 @@ def test_schemas_of_kinds_are_not_parsed_and_nothing_moves() -> None:
     (kept,) = parse_yaml(SourceFile("f.yaml", inside)).documents
     assert isinstance(kept, Mapping)
     assert "CustomResourceDefinition" in kept.items()[1].value.span.text
+
+
+def test_json_escapes_of_characters_in_two_halves() -> None:
+    text = '{"a": "\\ud83d\\ude00 b", "c": "\\uD83D", "image": "vllm"}'
+    stream = parse_yaml(SourceFile("a.json", text))
+    assert stream.problems == []
+    (document,) = stream.documents
+    assert isinstance(document, Mapping)
+    image = document.get("image")
+    assert isinstance(image, Scalar)
+    assert (image.value, image.span.text) == ("vllm", '"vllm"')
+    # YAML knows no halves
+    assert parse_yaml(SourceFile("a.yaml", text)).problems

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvgate.findings.finding import Severity
+from kvgate.manifests.entrypoint import OTHER_PROGRAMS
 from kvgate.records import record
 from kvgate.ruleset.case import Case
 from kvgate.ruleset.checks import NoParams, check
@@ -36,7 +37,7 @@ def argument_problems(case: Case, params: ArgumentProblems) -> Iterator[Draft]:
     for problem in case.plan.parsed.problems:
         if problem.kind not in (*params.kinds, *(params.refused if problem.refused else params.mild)):
             continue
-        if problem.kind == "unknown-flag" and _is_omni(case):
+        if problem.kind == "unknown-flag" and (_is_omni(case) or _may_be_of_another_program(case, problem)):
             continue
         if problem.kind == "invalid-value" and problem.refused and _told_elsewhere(case, problem):
             continue
@@ -65,6 +66,11 @@ def _is_omni(case: Case) -> bool:
     """Whether vLLM-Omni serves, which takes the command line of vLLM and flags of its own (``vllm serve --omni``)."""
     image = case.unit.image.value if case.unit.image is not None else ""
     return "vllm-omni" in image or any(word.value == "--omni" for word in case.unit.words)
+
+
+def _may_be_of_another_program(case: Case, problem: ArgumentProblem) -> bool:
+    """Whether a flag that no release of vLLM has may be one of the program that starts the engine (Dynamo, KServe)."""
+    return case.unit.entry in OTHER_PROGRAMS and not (problem.added_in or problem.removed_after or problem.removed_in)
 
 
 def _is_misspelt(problem: ArgumentProblem) -> bool:

@@ -203,7 +203,11 @@ def _line_of(draft: Draft) -> tuple[str, int] | None:
 def _in_chart(scene: Scene, values: SourceFile) -> Iterator[Draft]:
     folder = posixpath.dirname(values.path)
     prefix = posixpath.join(folder, "templates") + "/"
-    templates = [file for path, file in scene.files.items() if path.startswith(prefix) and "{{" in file.text]
+    templates = [
+        file
+        for path, file in scene.files.items()
+        if path.startswith(prefix) and "{{" in file.text and "vllm" in file.text.lower()
+    ]
     if not templates:
         return
     for document in scene.tree.stream(values).documents:

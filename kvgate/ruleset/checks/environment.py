@@ -110,12 +110,15 @@ def _collisions(scene: Scene, case: Case) -> Iterator[Draft]:
         for found in scene.objects.of_kind("Service")
         if found.namespace is None or case.unit.namespace is None or found.namespace == case.unit.namespace
     ]
+    renamed = _renamed(scene)
     for service in nearest(services, case.unit.path, lambda found: found.path):
         variable = re.sub(r"[^A-Z0-9]", "_", service.name.upper()) + "_PORT"
         if not variable.startswith("VLLM_") or variable in own:
             continue
         if service.text("spec", "type") == "ExternalName" or service.text("spec", "clusterIP") == "None":
             continue  # no variables come of these
+        if (service.path, service.node.span.start) in renamed:
+            continue
         if env_presence(variable, case.plan.version) != "present":
             continue
         yield Draft(
@@ -132,6 +135,13 @@ def _collisions(scene: Scene, case: Case) -> Iterator[Draft]:
             },
             related=(("unit", "the server that gets the variable"),),
         )
+
+
+def _renamed(scene: Scene) -> frozenset[tuple[str, int]]:
+    """Path and beginning of each object to whose name kustomizations add something."""
+    from kvgate.manifests.kustomize import renamed_objects
+
+    return renamed_objects(scene.tree)
 
 
 def _port(ports: list[Any]) -> str:

@@ -104,7 +104,7 @@ def liveness_alone(case: Case, params: LoadTime) -> Iterator[Draft]:
     """A liveness probe without a startup probe."""
     host = case.host
     probe = host.probe("liveness")
-    if probe is None or host.probe("startup") is not None:
+    if probe is None or host.probe("startup") is not None or host.is_patch:
         return
     budget = probe.budget_seconds
     if budget is None:
@@ -188,7 +188,7 @@ def grace(case: Case, params: NoParams) -> Iterator[Draft]:
     drain = case.argument("shutdown_timeout")
     drain = float(drain) if isinstance(drain, int | float) and not isinstance(drain, bool) else 0.0
     hold = hook.value if hook is not None and hook.value is not None else 0.0
-    if not (hold or drain):
+    if not (hold or drain) or host.is_patch:
         return
     stated = host.grace
     if stated is not None and stated.value is None:
@@ -214,7 +214,7 @@ def grace(case: Case, params: NoParams) -> Iterator[Draft]:
 @check("rollout", values=("surge", "gpus", "replicas", "stated", "strategy"))
 def rollout(case: Case, params: NoParams) -> Iterator[Draft]:
     """A rolling update starts a new pod before an old one ends, on GPUs that must be free."""
-    if case.unit.kind not in ("Deployment", "DeploymentConfig") or case.backend in _CPU_LIKE:
+    if case.unit.kind not in ("Deployment", "DeploymentConfig") or case.backend in _CPU_LIKE or case.host.is_patch:
         return
     gpus = case.requested_gpus or case.local_gpus
     if not case.unit.gpu_requests or not gpus:

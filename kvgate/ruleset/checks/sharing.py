@@ -231,6 +231,8 @@ def _reserved(node: Node | None) -> list[str] | None:
 
 
 def _docker_gpus(text: str) -> list[str] | None:
+    if "$" in text:
+        return []  # whichever they are
     if "device=" in text:
         return [part for part in text.partition("device=")[2].strip("\"'").split(",") if part]
     return _first(text)
@@ -255,12 +257,28 @@ def _in_background(case: Case) -> bool:
 
 
 def _alternatives(left: Case, right: Case) -> bool:
-    """Whether only one of two servers runs: branches of a script, profiles of Compose."""
+    """Whether only one of two servers runs: branches of a script, one behind the other, profiles of Compose."""
     if left.host.is_compose:
         one, other = (_profiles(case) for case in (left, right))
         return bool(one or other) and not (one & other)
+    if left.unit.path == right.unit.path and _address(left) & _address(right):
+        return True
     notes = [{note.text for note in case.unit.notes if "only if" in note.reason} for case in (left, right)]
     return bool(notes[0] or notes[1]) and notes[0] != notes[1]
+
+
+def _address(case: Case) -> set[str]:
+    """What two servers of one machine cannot have both at once: the port of a process, the name of a container."""
+    if not case.host.is_docker_run:
+        return {f"port {case.effective('port')}"} if not case.is_unresolved("port") else {_written(case, "port")}
+    names = (case.host.docker_option("--name"), case.host.docker_option("-p", "--publish"))
+    return {option[0] for option in names if option is not None}
+
+
+def _written(case: Case, name: str) -> str:
+    from kvgate.ruleset.locate import locate
+
+    return locate(case, f"arg:{name}").text
 
 
 def _profiles(case: Case) -> set[str]:
@@ -277,6 +295,7 @@ def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
     if not first.host.is_compose:
         return
     names = {case.unit.name for case in group}
+    others: list[tuple[str, list[str] | None, Span]] = []
     for entry in entries_at(first.unit.document, "services"):
         node, name = entry.value, entry.key.value
         devices = node_at(node, "deploy", "resources", "reservations", "devices") or node_at(node, "gpus")
@@ -288,16 +307,17 @@ def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
         visible = text_at(node, "environment", "CUDA_VISIBLE_DEVICES")
         if theirs is None and visible is not None:
             theirs = visible.split(",")
-        for case in group:
-            share, ours = share_of(case), _devices(case)
-            if share is None or not ours or share <= params.beside or _profiles(case):
-                continue
-            if theirs is not None and not ours & set(theirs):
-                continue
+        others.append((name, theirs, entry.key.span))
+    for case in group:
+        share, ours = share_of(case), _devices(case)
+        if share is None or not ours or share <= params.beside or _profiles(case):
+            continue
+        found = [(name, span) for name, theirs, span in others if theirs is None or ours & set(theirs)]
+        if found:
             yield Draft(
                 at="arg:gpu_memory_utilization",
                 case=case,
                 variant="beside",
-                values={**_values((case,), (share,), ours), "other": name},
-                related=((entry.key.span, "it has the same GPU"),),
+                values={**_values((case,), (share,), ours), "other": listed(f'"{name}"' for name, _ in found)},
+                related=tuple((span, "it has the same GPU") for _, span in found),
             )
