@@ -317,6 +317,13 @@ class _Service:
         layer, node = build
         context = node if isinstance(node, Scalar) else node_at(node, "context")
         place = interpolate(context.text, layer.variables).value if isinstance(context, Scalar) else "."
+        from kvgate.manifests.dockerfile import copied, image_of, image_of_text
+
+        inline = node_at(node, "dockerfile_inline")
+        if isinstance(inline, Scalar):
+            image = image_of_text(interpolate(inline.text, layer.variables).text, text_at(node, "target"), handed)
+            folder = posixpath.normpath(posixpath.join(posixpath.dirname(layer.file.path), place))
+            return _Built("", image, copied(self.project.tree, layer.file, image, folder)) if image else None
         name = text_at(node, "dockerfile")
         file, base = self.project.beside(layer.file, place, name or "Dockerfile")
         if file is None and name is None:  # Docker takes this spelling too
@@ -324,8 +331,6 @@ class _Service:
         if file is None or base is None:
             return None
         folder = posixpath.normpath(posixpath.join(base, place))
-        from kvgate.manifests.dockerfile import copied, image_of
-
         image = image_of(file, text_at(node, "target"), handed)
         if image is None:
             return None

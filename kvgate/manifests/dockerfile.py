@@ -126,13 +126,21 @@ def image_of(file: SourceFile, target: str | None = None, given: Mapping[str, Va
     Args:
         given: build arguments, which win over the defaults of the file.
     """
-    given = given or {}
+    return _image(_instructions(file), target, given or {})
+
+
+def image_of_text(text: Text, target: str | None = None, given: Mapping[str, Value] | None = None) -> Image | None:
+    """The same for a Dockerfile that stands in another file."""
+    return _image(_instructions_of_text(text), target, given or {})
+
+
+def _image(instructions: Iterator[_Instruction], target: str | None, given: Mapping[str, Value]) -> Image | None:
     stages: dict[str, Image] = {}
     current: Image | None = None
     name = ""
     arguments: dict[str, Value] = {}
     number = -1
-    for instruction in _instructions(file):
+    for instruction in instructions:
         if instruction.name == "FROM":
             if current is not None and target in (name, str(number)) and target is not None:
                 return current
@@ -340,6 +348,30 @@ def _instructions(file: SourceFile) -> Iterator[_Instruction]:
                 at += 1
             at += 1
         yield _Instruction(match["name"].upper(), text, Span(file, match.start("name"), max(stop, match.end())))
+
+
+_LINES: Final = re.compile(
+    r"(?m)^[ \t]*(?!#)(?P<name>[A-Za-z]+)[ \t]+(?P<rest>(?:[^\n]*\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*)*[^\n]*)"
+)
+
+
+def _instructions_of_text(text: Text) -> Iterator[_Instruction]:
+    at = count = 0
+    while count < MAX_INSTRUCTIONS and (match := _LINES.search(text.value, at)) is not None:
+        count += 1
+        parts: list[Text] = []
+        begin, at = match.start("rest"), match.end()
+        for line in match["rest"].split("\n"):
+            end = begin + len(line)
+            if not line.lstrip().startswith("#"):
+                body = line.rstrip().removesuffix("\\")
+                parts += [text.slice(begin, begin + len(body)), text.slice(end, end + 1)]
+            begin = end + 1
+        joined = Text.join(parts[:-1])
+        yield _Instruction(match["name"].upper(), joined, text.slice(match.start("name"), at).span)
+        for heredoc in _HEREDOC.finditer(joined.value):
+            ending = re.compile(rf"(?m)^[ \t]*{heredoc['end']}[ \t]*$").search(text.value, at)
+            at = ending.end() if ending is not None else len(text)
 
 
 def _lines(file: SourceFile) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ other words; a list becomes several words, a mapping JSON.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from kvgate.manifests.container import Find
 from kvgate.manifests.entrypoint import VLLM_FLAGS, value_of_flag
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.unit import ServeUnit
+from kvgate.shell.command import path_of
 from kvgate.source.text import SourceFile, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded
 
@@ -40,7 +42,8 @@ def with_config(
     place = value_of_flag(words, "config")
     if place is None:
         return tuple(words), ()
-    text = find(place.value) if find is not None and place.resolved else None
+    path = posixpath.normpath(path_of(place)) if path_of(place) else ""
+    text = find(path) if find is not None and path else None
     if text is None:
         why = place.unresolved[0].reason if place.unresolved else "is not among the files read"
         return tuple(words), (Unresolved(place.value, f"the arguments in this --config file: {why}"),)

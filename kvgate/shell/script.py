@@ -949,7 +949,11 @@ class _Reader:
                 for value in _handed_on(words):
                     self.script(value, self._inner(scope, prefix, []), conditions)
             return False
-        self.script(text, self._inner(scope, prefix, rest), conditions)
+        inner = self._inner(scope, prefix, rest)
+        at = next(index for index, word in enumerate(words) if word is script)
+        if len(words) == at + 2 + len(rest):  # sh -c 'exec "$0" "$@"' PROGRAM ARGUMENT...
+            inner.assign("0", value_of_word(words[at + 1]), words[at + 1].span)
+        self.script(text, inner, conditions)
         return True
 
     def _inner(self, scope: _Scope, prefix: Sequence[Assignment], arguments: Sequence[Word]) -> _Scope:
@@ -1227,7 +1231,9 @@ class _Reader:
         if name == "#":
             return Value(Text.at(str(len(scope.arguments or ())), use.span))
         if name.isdigit():
-            if scope.arguments is None or name == "0":
+            if name == "0":
+                return scope.scalar(name)
+            if scope.arguments is None:
                 return None
             index = int(name) - 1
             return (

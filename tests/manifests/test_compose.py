@@ -752,3 +752,45 @@ def test_a_dockerfile_that_runs_a_program_is_its_server() -> None:
     dockerfile = 'FROM vllm/vllm-openai:v0.11.0\nENV MODEL=org/m SEED=3\nCOPY serve.py .\nCMD ["python3", "serve.py"]\n'
     found = project(Dockerfile=dockerfile, serve_py=_PROGRAM)
     assert told(found) == [("Dockerfile", "org/m --max-model-len 4096 --seed 3")]
+
+
+_INLINE = """\
+    services:
+      llm:
+        build:
+          context: server
+          args: {{TAG: v0.11.0}}
+          dockerfile_inline: |
+            ARG TAG
+            FROM vllm/vllm-openai:$${{TAG}} AS base
+            ENV MODEL=org/m \\
+              # how long
+              LENGTH=4096
+            RUN python3 - <<EOF
+            from other import image
+            EOF
+            COPY start.sh /start.sh
+            {last}
+        gpus: all
+    """
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ('ENTRYPOINT ["sh", "-c", "vllm serve $$MODEL --max-model-len $$LENGTH"]', "org/m --max-model-len 4096"),
+        ("CMD [--model, org/n]", "--model org/n"),
+        ('entrypoint ["/start.sh"]', "org/m --seed 3"),
+        ("# nothing else", ""),
+    ],
+)
+def test_a_dockerfile_that_stands_in_the_file(last: str, expected: str) -> None:
+    files = {"compose_yaml": dedent(_INLINE).format(last=last), "server__start_sh": "vllm serve $MODEL --seed 3\n"}
+    found = project(**files)[0]
+    assert words(found) == expected
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.11.0"
+    assert {piece.span.path for word in found.words for piece in word.text.pieces} <= {
+        "compose.yaml",
+        "server/start.sh",
+    }

@@ -687,3 +687,19 @@ def test_processes_of_a_procfile() -> None:
     (found,) = units(text, "Procfile")
     assert (found.kind, found.id, found.span.line) == ("script", "Procfile/web", 1)
     assert words(found) == "org/m --port ?$PORT"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        'vllm serve --config "$ROOT/conf/engine.yaml"',
+        'CONFIG="${CONFIG:-$ROOT/conf/engine.yaml}"; "$VENV/bin/vllm" serve --config=$CONFIG',
+        'vllm serve --config $(dirname "$0")/conf/engine.yaml',
+        "vllm serve --config ./conf/engine.yaml",
+    ],
+)
+def test_a_config_file_beside_the_script(place: str) -> None:
+    script = 'ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\nVENV=/opt/venv\n' + place + "\n"
+    (unit,) = units(script, "bin/run.sh", conf__engine_DOT_yaml="model: org/m\nmax-model-len: 4096\nmax-num-seqs: 8\n")
+    assert words(unit).startswith("--model org/m --max-model-len 4096 --max-num-seqs 8 ")
+    assert unit.notes == ()

@@ -687,3 +687,17 @@ def test_scripts_that_are_copied_before_they_run(script: str, runs: bool) -> Non
 
     found = [command for command in commands(text_of(script), find=find) if command.words[0].value == "vllm"]
     assert [shown(word) for command in found for word in command.words[1:]] == (["serve", "org/m"] if runs else [])
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('sh -c \'exec vllm serve "$0" "$@"\' m --a 1', ["serve", "m", "--a", "1"]),
+        ("bash -lc 'vllm serve $0 $1' m n o", ["serve", "m", "n"]),
+        ("sh -c 'f() { vllm serve $0 $1; }; f n' m", ["serve", "m", "n"]),
+        ("sh -c 'vllm serve $0'", ["serve", "??$0"]),
+        ("vllm serve $0", ["serve", "??$0"]),
+    ],
+)
+def test_the_name_that_a_script_in_a_word_is_given(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
