@@ -227,6 +227,21 @@ def test_arguments_in_camel_case() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("amdGpus: '4'", [4]),
+        ("gpu: {number: 2, vendor: x}", [2]),
+        ("gpu_count: 3", [3]),
+        ("resources: {gpus: 2}", [2]),
+        ("gpuMemory: 80", []),
+        ("gpu: {enabled: true}", []),
+    ],
+)
+def test_counts_of_gpus(keys: str, expected: list[int]) -> None:
+    assert gpus(one(f"image: vllm/vllm-openai\nmodel: org/m\nmaxModelLen: 8\n{keys}\n")) == expected
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("deploy: {image: {repository: vllm/vllm-openai}, args: [--model, org/m], resources: {}}\n", "--model org/m"),
@@ -261,8 +276,8 @@ def test_arguments_in_camel_case() -> None:
         # arguments may stand in mappings of any name beside the model
         ("image: {repository: vllm/vllm-openai}\nmodel: {id: org/m, servedName: s}\nextraArgs: []\n"
          "server: {port: 80, gpuMemoryUtilization: 0.8}\ntoolCalling: {enabled: true, parser: hermes}\n",
-         "--model org/m --served-model-name s --enable-auto-tool-choice --tool-call-parser hermes "
-         "--gpu-memory-utilization 0.8 --port 80"),
+         "--model org/m --served-model-name s --gpu-memory-utilization 0.8 --port 80 "
+         "--enable-auto-tool-choice --tool-call-parser hermes"),
         ("model: org/m\nservedModelName: s\nvllm: {extraArgs: [--max-model-len=1]}\nservice: {}\n",
          "--model org/m --served-model-name s --max-model-len=1"),
         ("image: vllm/vllm-openai\nmodel: org/m\nextraArgs: []\nfeatures: {toolCalling: {enabled: false, parser: x}}\n"
@@ -297,6 +312,41 @@ def test_arguments_in_camel_case() -> None:
         ("vllm: {model: org/m, engineArgs: [{name: max-model-len, value: 8}, {name: dtype, value: half}]}\n",
          "--model org/m --max-model-len 8 --dtype half"),
         ("vllm: {model: org/m, parameters: [{name: max-model-len}, {name: dtype, value: half}]}\n", None),
+        # what stands under the server, by the names of the flags, and what other names mean
+        ("image: vllm/vllm-openai\nmodel: {name: org/m}\nserver: {host: h, port: 1}\ngpu: {enabled: true,"
+         " memoryFraction: 0.9}\nparallelism: {tensorParallel: 2}\nmultiNode: {pipelineParallelSize: 2}\n"
+         "speculative: {tensorParallelSize: 1}\nresources: {}\n",
+         "--model org/m --host h --port 1 --gpu-memory-utilization 0.9 --tensor-parallel-size 2"),
+        ("image: vllm/vllm-openai\nmodel: {name: org/m}\ngpu: {enabled: false, memoryFraction: 0.9}\nservice: {}\n",
+         "--model org/m"),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {name: org/m, servedName: s}\nengine: {maxModelLen: 8}\n"
+         "kthena: {backend: {server: {replicas: 1, config: {max-num-seqs: '4', max-model-len: '9'}}}}\n",
+         "--model org/m --served-model-name s --max-model-len 8 --max-num-seqs 4"),
+        ("image: vllm/vllm-openai\nmodel: {repository: org/m, maxModelLen: 8, maxNumSeqs: 4}\n",
+         "--model org/m --max-model-len 8 --max-num-seqs 4"),
+        ("nm-vllm: {apiServer: {extraArgs: [--dtype, half]}, modelName: org/m, resources: {}}\ngrafana: {}\n",
+         "--model org/m --dtype half"),
+        ("nm-vllm: {apiServer: {extraArgs: [--dtype, half]}, modelName: org/m, baseUrl: x}\ngrafana: {}\n", None),
+        ("models: {a: {engine: vllm, weights: {hfRepo: org/m}, serving: {dtype: half, toolCallParser: x}}}\n",
+         "--model org/m --tool-call-parser x --dtype half"),
+        # a file of arguments that stands beside, and the values that make it
+        ("image: {repository: vllm/vllm-openai, command: [/bin/bash, -c], args: ['vllm serve --config /c.yaml']}\n"
+         "model: {name: org/shown}\nvllm: {config: {model: org/m, max_model_len: 8, max_num_seqs: 4}}\n",
+         "--config /c.yaml --model org/m --max-model-len 8 --max-num-seqs 4"),
+        # references are to the values of the chart that they stand in
+        ("below: {raw: {containers: [{image: '{{ .Values.vllm.image }}', args: ['--model={{ .Values.models.a.model }}',"
+         " '--max-model-len={{ .Values.models.a.maxModelLen }}', '--dtype={{ .Values.vllm.args.dtype }}']}]},"
+         " models: {a: {model: org/m, maxModelLen: 8}}, vllm: {image: vllm/vllm-openai, args: {dtype: half}}}\n",
+         "--model=org/m --max-model-len=8 --dtype=half"),
+        # a model of KServe's and the runtime that it is served by
+        ("servingruntime: {container: {image: {repository: q.io/x/vllm}, command: [python, -m,"
+         " vllm.entrypoints.openai.api_server], args: {port: 1}}}\ninferenceservice: {predictor: {model: {args:"
+         " [--dtype=half, --max-model-len=8], modelFormat: {name: vLLM}, storageUri: 'oci://org/m:1'}}}\n",
+         "--port 1 --dtype=half --max-model-len=8"),
+        ("inferenceservice: {predictor: {model: {args: [--max-model-len=8], modelFormat: {name: vLLM},"
+         " storageUri: 'oci://org/m:1'}}}\n", "--model oci://org/m:1 --max-model-len=8"),
+        ("inferenceservice: {predictor: {model: {args: [--max-model-len=8], modelFormat: {name: onnx},"
+         " storageUri: 'oci://org/m:1'}}}\nx: vllm\n", None),
         # of several profiles, the one that another value chooses; what is said beside it goes before
         ("gpu: {profile: b, profiles: {a: {maxModelLen: 1}, b: {maxModelLen: 2, tensorParallelSize: 2}}}\nvllm: {}\n"
          "image: vllm/vllm-openai\n", "--max-model-len 2 --tensor-parallel-size 2"),

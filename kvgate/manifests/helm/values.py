@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kvgate.manifests.container import Container, Start, environment_of
 from kvgate.manifests.entrypoint import (
@@ -28,7 +28,7 @@ from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
 from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms
 from kvgate.manifests.launch import find_starts, starts_of_script
 from kvgate.manifests.quantities import quantity_bytes
-from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
+from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
@@ -65,9 +65,10 @@ _ARGUMENT_KEYS: Final = (
     "config", "vllmConfig", "engineArgs", "engine_args", "engineConfig", "engine", "serverArgs", "vllmArgs", "args",
     "extraArgs", "engineKwargs", "engine_kwargs", "parameters", "serving", "settings", "modelConfig", "runtime",
 )  # fmt: skip
+_SERVER_KEYS: Final = ("server", "apiServer")
 _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
-    "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri", "modelURI", "storageUri",
+    "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri", "modelURI", "storageUri", "weights",
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
@@ -87,6 +88,9 @@ _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
 _ALIASES: Final = {
     "gpu-memory-util": "gpu-memory-utilization",
     "gpu-mem-util": "gpu-memory-utilization",
+    "gpu-memory-fraction": "gpu-memory-utilization",
+    "memory-fraction": "gpu-memory-utilization",
+    "memory-utilization": "gpu-memory-utilization",
     "max-model-length": "max-model-len",
     "max-sequences": "max-num-seqs",
     "served-name": "served-model-name",
@@ -212,13 +216,18 @@ class _Reader:
     def __init__(self, tree: Tree, file: SourceFile, root: Mapping, release: Release | None) -> None:
         self.tree = tree
         self.file = file
+        self.used: set[int] = set()  # values that others stand for, or a file that is written of them
         if ".Values." in file.text:  # a chart's `tpl` puts values into values
-            given = with_references(root, _OWN_VALUE, root)
-            root = given if isinstance(given, Mapping) else root
+            root = self._with_own(root)
+            # those of a chart below have their own root
+            root = Mapping(root.span, [Entry(e.key, self._with_own(e.value)) for e in root.entries], root.alias)
         self.root = root = _with_choices(root) if _CHOICES.search(file.text) else root
         self.release = release
         self.vllm = re.search("vllm", file.text, re.IGNORECASE) is not None
         self.count = 0
+
+    def _with_own(self, node: Any) -> Any:
+        return with_references(node, _OWN_VALUE, node, self.used) if isinstance(node, Mapping) else node
 
     def units(self) -> Iterator[ServeUnit]:
         top = _Site(self.root, (), (), self.root.entries[0].key.span if self.root.entries else self.root.span)
@@ -232,7 +241,16 @@ class _Reader:
             if found:
                 yield from found
                 return
-        yield from self._by_shape(top)
+        units = list(self._by_shape(top))
+        if len(units) > 1:
+            units = [unit for unit in units if not self._is_used(unit)]
+        yield from _with_runtime(units)
+
+    def _is_used(self, unit: ServeUnit) -> bool:
+        """Whether all that a server is made of stands for something of another one."""
+        values = [word for word in unit.words if not word.value.startswith("-")]
+        pieces = [piece.span.start for word in values for piece in word.text.pieces]
+        return unit.entry == TEMPLATE_ENTRY and bool(pieces) and self.used.issuperset(pieces)
 
     # -- known charts ------------------------------------------------------------------------------------------------
 
@@ -327,19 +345,21 @@ class _Reader:
         runtime = scalar_at(site.node, "runtime")
         if runtime is not None and "vllm" in runtime.value.lower() and named:
             return True  # KServe's predictors name theirs
+        if serves and named and len(told) >= 2:
+            return True
         if not ((serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= 3)):
             return False
-        return not _POD_KEYS.isdisjoint(entry.key.value for entry in site.node.items())
+        return _is_pod(site.node)
 
     def _server(self, site: _Site, *, alone: bool = False) -> Iterator[ServeUnit]:
         node = site.node
         parts = _parts(node)
         beside = _image_of_node(node)  # with an image of vLLM, a model's arguments are the server's
-        inner = node.get("model")
-        model_of = [inner] if isinstance(inner, Mapping) else []
+        told = node.get("model")
+        model_of = [told] if isinstance(told, Mapping) else []
         if not (beside is not None and is_vllm_image(beside.value)):
             model_of = [inner for inner in model_of if any(_flags(inner, 1))]
-        holders = [node, *(inner for key in _ARGUMENT_KEYS if (inner := _arguments(node.get(key))) is not None), *parts]
+        holders = [node, *(held for key in (*_ARGUMENT_KEYS, *_SERVER_KEYS) if (held := _held(node, key))), *parts]
         rest = [word for holder in (*holders, *model_of) for word in _words_of_keys(holder)]
         flags = [*_flags(node), *(word for part in parts for word in (*_flags(part, 1), *_plain_flags(part)))]
         if not rest and not flags and not alone and not any(node.get(key) is not None for key in _COMMAND_KEYS):
@@ -349,7 +369,7 @@ class _Reader:
         named = _is_named(site, image)
         environment, spans = _environment(node)
         starts = self._starts_of_command(site, rest, image, environment, named)
-        starts = [_configured(site, start) for start in starts]
+        starts = [self._configured(site, start) for start in starts]
         bare = starts if len(starts) == 1 and not starts[0].words else []  # `vllm serve`, and nothing behind it
         if not starts or bare:
             if image is not None and image.resolved and is_other_program(image.value):
@@ -357,15 +377,16 @@ class _Reader:
             serves = image is not None and is_vllm_image(image.value)
             model = _model(site, holders) if not names_model(rest) and not names_model(flags) else None
             given = model is not None or names_model(rest) or names_model(flags)
-            told = sum(flag_name(word) in VLLM_FLAGS | _PLAIN_FLAGS for word in rest) if named else 0
-            enough = len(own) >= 2 or told >= 2 or (bool(own) and given) or alone
-            enough = enough or (serves and given and bool(rest or flags))
+            many = named and sum(flag_name(word) in VLLM_FLAGS | _PLAIN_FLAGS for word in rest) >= 2
+            enough = len(own) >= 2 or many or (bool(own) and given) or alone
+            enough = enough or ((serves or (named and _is_pod(node))) and given and bool(rest or flags))
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
-            direct = direct or any(key in _ARGUMENT_KEYS for key in (entry.key.value for entry in node.items()))
-            direct = (direct and site.keys[-1:] != ("model",)) or alone
+            direct = direct or len(holders) > 1 + len(parts)
+            direct = (direct and (site.keys[-1:] != ("model",) or _is_served_model(node))) or alone
             if not bare and (not enough or not direct or not (named or self.vllm) or _is_other(site)):
                 return
             flags += _flags_of_model(site)
+            flags += _deep_config(node, own, 0)
             flags += _plain_flags(node)
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
@@ -374,6 +395,20 @@ class _Reader:
         replicas = _nearest(site, _REPLICA_KEYS)
         for number, start in enumerate(starts):
             yield self._unit(site, start, number, image, environment, spans, _devices(site), replicas)
+
+    def _configured(self, site: _Site, start: Start) -> Start:
+        """A start with the arguments of its ``--config`` file, where values around hold what is written there."""
+        if {flag_name(word) for word in start.words} - {None} != {"config"}:
+            return start
+        near = (site.node, *site.around)
+        beside = (entry.value for node in near for entry in node.items() if isinstance(entry.value, Mapping))
+        for node in (*near, *beside):
+            for key in _ARGUMENT_KEYS:
+                given = _arguments(node.get(key))
+                if given is not None and sum(_flag_of(entry.key.value) in VLLM_FLAGS for entry in given.items()) >= 2:
+                    self.used.update(start for entry in given.items() for start in _starts(entry.value))
+                    return replace(start, words=(*start.words, *words_of_entries(given.items(), spread=True)))
+        return start
 
     def _starts_of_command(
         self, site: _Site, rest: list[Word], image: Word | None, environment: dict[str, Value], named: bool
@@ -441,16 +476,23 @@ class _Reader:
         )
 
 
-def _configured(site: _Site, start: Start) -> Start:
-    """A start with the arguments of its ``--config`` file, where values around hold what a template writes there."""
-    if {flag_name(word) for word in start.words} - {None} != {"config"}:
-        return start
-    for node in (site.node, *site.around):
-        for key in _ARGUMENT_KEYS:
-            given = _arguments(node.get(key))
-            if given is not None and sum(_flag_of(entry.key.value) in VLLM_FLAGS for entry in given.items()) >= 2:
-                return replace(start, words=(*start.words, *words_of_entries(given.items(), spread=True)))
-    return start
+def _is_served_model(node: Node | None) -> bool:
+    """Whether a mapping is the ``predictor.model`` of KServe's, in a format that vLLM serves."""
+    return (text_at(node, "modelFormat", "name") or "").lower() in ("vllm", "huggingface")
+
+
+def _with_runtime(units: list[ServeUnit]) -> list[ServeUnit]:
+    """The servers of values; a model of KServe's and the one container that runs it are one."""
+    models = [unit for unit in units if _is_served_model(unit.node)]
+    others = [unit for unit in units if unit not in models]
+    if len(models) != 1 or len(others) != 1:
+        return units
+    (model,), (runtime,) = models, others
+    words, stored = model.words, None
+    if len(words) > 1 and words[0].value == "--model":
+        words, stored = words[2:], words[1]
+    return [replace(model, words=(*runtime.words, *words), storage_model=stored, entry=runtime.entry,
+                    positional_model=runtime.positional_model, image=runtime.image or model.image)]  # fmt: skip
 
 
 # -- values that are given by other values -----------------------------------------------------------------------------
@@ -458,14 +500,18 @@ def _configured(site: _Site, start: Start) -> Start:
 _OWN_VALUE: Final = re.compile(r"\{\{-?\s*\.Values\.([A-Za-z_][\w.]*)\s*(?:\|\s*(?:quote|toString)\s*)?-?\}\}")
 
 
-def with_references(root: Node, reference: re.Pattern[str], values: Mapping) -> Node:
-    """A tree in which each reference, a path of keys in its first group, stands for what the values say there."""
+def with_references(root: Node, reference: re.Pattern[str], values: Mapping, used: set[int] | None = None) -> Node:
+    """A tree in which each reference, a path of keys in its first group, stands for what the values say there.
+
+    Args:
+        used: where the values begin that are referred to; they are added.
+    """
     entries: dict[int, list[Entry]] = {}  # aliases share theirs
     items: dict[int, list[Node]] = {}
 
     def given(node: Node) -> Node:
         if isinstance(node, Scalar):
-            return _with_values(node, reference, values)
+            return _with_values(node, reference, values, used)
         if isinstance(node, YamlSequence):
             if id(node.items) not in items:
                 items[id(node.items)] = [given(item) for item in node.items]
@@ -477,7 +523,7 @@ def with_references(root: Node, reference: re.Pattern[str], values: Mapping) -> 
     return given(root)
 
 
-def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping) -> Scalar:
+def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping, used: set[int] | None) -> Scalar:
     parts: list[Text] = []
     at = 0
     for match in reference.finditer(node.value) if "{{" in node.value else ():
@@ -485,10 +531,18 @@ def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping) -> S
         if value is not None and value.value and not is_null(value) and "{{" not in value.value:
             parts += [node.text.slice(at, match.start()), value.text]
             at = match.end()
+            if used is not None:
+                used |= _starts(value)
     if not parts:
         return node
     text = Text.join([*parts, node.text.slice(at, len(node.text))])
     return Scalar(node.span, text.value, node.style or '"', node.alias, text)
+
+
+def _starts(node: Node) -> set[int]:
+    """Where a value and the pieces of its text begin."""
+    pieces = node.text.pieces if isinstance(node, Scalar) else ()
+    return {node.span.start, *(piece.span.start for piece in pieces)}
 
 
 # -- values of which another value chooses some -----------------------------------------------------------------------
@@ -679,6 +733,15 @@ def _arguments(node: Node | None) -> Mapping | None:
     return Mapping(node.span, entries) if node is not None and entries else None
 
 
+def _held(node: Mapping, key: str) -> Mapping | None:
+    """The mapping of arguments under a key that says so, or that says `server` and holds no other thing of one."""
+    if key in _SERVER_KEYS:
+        inner = node.get(key)
+        own = isinstance(inner, Mapping) and _OWN_KEYS.isdisjoint(entry.key.value for entry in inner.items())
+        return inner if own and isinstance(inner, Mapping) else None
+    return _arguments(node.get(key)) if key in _ARGUMENT_KEYS else None
+
+
 def _flag_words(flag: str, node: Node | None) -> list[Word]:
     """A value under a flag; empty ones, null and false give none."""
     if node is None or is_null(node):
@@ -700,13 +763,14 @@ def _parts(node: Mapping) -> list[Mapping]:
     said: set[str] = set()
     for entry in node.items():
         inner = entry.value
-        if not isinstance(inner, Mapping) or entry.key.value in _ARGUMENT_KEYS or entry.key.value == "model":
+        if not isinstance(inner, Mapping) or entry.key.value in (*_ARGUMENT_KEYS, *_SERVER_KEYS, "model"):
             continue
         keys = {item.key.value for item in inner.items()}
         lists = {key for key in keys & set(_WORD_KEYS) if any(flag_name(word) for word in _words(inner.get(key)))}
         lists |= {item.key.value for item in inner.items() if _is_word_key(item)}
         names = lists | {flag for key in keys if (flag := _flag_of(key)) in VLLM_FLAGS}
-        if not names or keys & _OWN_KEYS or re.search(_OTHERS, entry.key.value, re.IGNORECASE):
+        own = keys & (_OWN_KEYS if scalar_bool(inner.get("enabled")) is False else _OWN_KEYS - {"enabled"})
+        if not names or own or re.search(rf"{_OTHERS}|multi_?-?node|draft|specul", entry.key.value, re.IGNORECASE):
             continue
         if names & said:
             return []
@@ -716,6 +780,12 @@ def _parts(node: Mapping) -> list[Mapping]:
 
 
 _POD_KEYS: Final = frozenset({"nodeSelector", "replicaCount", "replicas", "resources", "service", "tolerations"})
+
+
+def _is_pod(node: Mapping) -> bool:
+    return not _POD_KEYS.isdisjoint(entry.key.value for entry in node.items())
+
+
 # What a mapping that is a server, or a whole pod, has of its own.
 _OWN_KEYS: Final = frozenset(
     {*_MODEL_KEYS, *_COMMAND_KEYS, *_REPLICA_KEYS, "container", "containers", "enabled", "image", "resources"}
@@ -743,10 +813,11 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
             yield from _switch(flag, key, value)
         elif flag in VLLM_FLAGS:
             yield from _flag_words(flag, value)
-        elif depth == 0 and (key in _ARGUMENT_KEYS or key == "model") and (given := _arguments(value)) is not None:
+        elif depth == 0 and (given := _held(node, key)) is not None:
             yield from _flags(given, 1)
-            if key in _ARGUMENT_KEYS:
-                yield from _plain_flags(given)
+            yield from _plain_flags(given)
+        elif depth == 0 and key == "model" and isinstance(value, Mapping):
+            yield from _flags(value, 1)
 
 
 def _switch(flag: str, key: str, node: Mapping) -> Iterator[Word]:
@@ -759,6 +830,24 @@ def _switch(flag: str, key: str, node: Mapping) -> Iterator[Word]:
         joined = _flag_of(f"{key}-{flag_of_key(entry.key.value)}")
         if joined in VLLM_FLAGS:
             yield from _flag_words(joined, entry.value)
+
+
+def _deep_config(node: Mapping, told: Set[str], depth: int) -> Iterator[Word]:
+    """Arguments by their own names under a ``config`` somewhere below a server, where nothing else is one."""
+    for entry in node.items():
+        value = entry.value
+        if not isinstance(value, Mapping) or depth > MAX_CONFIG_DEPTH or _model_of_node(value) or value.get("image"):
+            continue
+        names = {item.key.value for item in value.items()}
+        if depth and entry.key.value == "config" and names & VLLM_FLAGS and all("_" not in name for name in names):
+            for item in value.items():
+                if item.key.value not in told:
+                    yield from _flag_words(item.key.value, item.value)
+        elif not re.search(_OTHERS, entry.key.value, re.IGNORECASE):
+            yield from _deep_config(value, told, depth + 1)
+
+
+MAX_CONFIG_DEPTH: Final = 3
 
 
 def _flags_of_model(site: _Site) -> list[Word]:
@@ -937,17 +1026,20 @@ def _environment(node: Mapping) -> tuple[dict[str, Value], dict[str, Span]]:
     return values, spans
 
 
+_GPU_COUNT: Final = re.compile(r"(?:num|amd|nvidia|request|n)?_?gpus?_?(?:count|num|number)?", re.IGNORECASE)
+
+
 def _devices(site: _Site) -> tuple[GpuRequest, ...]:
     for node in (site.node, *site.around):
         requests, _ = accelerator_requests(node)
         if requests:
             return requests
-        for key in ("gpuCount", "numGpus", "numGPUs", "gpus", "requestGPU", "gpu"):
-            count = node.get(key) or node_at(node, "resources", key)
-            number = scalar_int(count)
+        resources = node.get("resources")
+        for entry in (*node.items(), *(resources.items() if isinstance(resources, Mapping) else ())):
+            count: Node | None = entry.value if _GPU_COUNT.fullmatch(entry.key.value) else None
             if isinstance(count, Mapping):
-                count = count.get("count")
-                number = scalar_int(count)
+                count = count.get("count") or count.get("number")
+            number = scalar_int(count)
             if number is not None and count is not None:
                 return (GpuRequest("device", number, count.span),)
         if node.get("resources") is not None:
