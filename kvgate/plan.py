@@ -363,7 +363,8 @@ def _model(
     reference: str | None = None
     named = parsed.model
     # a command that names the place where the controller puts the model leaves it to the controller which one that is
-    if named is not None and named.value == STORAGE_MOUNT and STORAGE_MOUNT not in config.models:
+    place = named.value.rstrip("/") if named is not None and isinstance(named.value, str) else None
+    if place == STORAGE_MOUNT and STORAGE_MOUNT not in config.models:
         mounted = unit.storage_model
     else:
         mounted = unit.storage_model if named is None else None

@@ -57,7 +57,7 @@ def read_carried_code(tree: Tree, file: SourceFile, document: Node) -> Iterator[
             continue
         for entry in entries_at(item, "data"):
             if entry.key.value.endswith(".py") and isinstance(entry.value, Scalar) and may_start(entry.value.value):
-                program = _alone(file, entry.key.span, entry.value.span)
+                program = program_of(file, entry.key.span, entry.value.span)
                 if program is not None:
                     yield from read_python(tree, program)
 
@@ -68,7 +68,7 @@ def _is_served_by_ray(tree: Tree, file: SourceFile, name: str | None) -> bool:
     return name is not None and any(name in text for text in others)
 
 
-def _alone(file: SourceFile, key: Span, block: Span) -> SourceFile | None:
+def program_of(file: SourceFile, key: Span, block: Span) -> SourceFile | None:
     """A file with nothing but the program of a block scalar, each character where it stands; None for other scalars.
 
     Its lines are indented: the line of its key becomes a condition that always holds.

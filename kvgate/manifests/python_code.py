@@ -284,7 +284,7 @@ class _Reader:
                 yield self._processor(call, dotted), OFFLINE, self._around(call)
             elif name in _RUNS_WORDS and call.args and "mock" not in dotted and not self.names.is_claim(call):
                 ends = name in _WAITS and "timeout" in written_call(call)[1]  # what is waited for so long is no server
-                for start in self._command(call, name):
+                for start in self._command(call, name) or self._of_callers(call, name):
                     if start.run is not None or not ends:
                         yield start, "python", self._around(call)
                     elif start.words:
@@ -452,6 +452,12 @@ class _Reader:
             return self._of_words(words, call)
         return self._of_line(first, call)
 
+    def _of_callers(self, call: ast.Call, name: str) -> list[Start]:
+        """What a function of the file runs for those that call it: ``def sh(line): os.system(line)``."""
+        if name.startswith(("exec", "spawn", "create_subprocess")):
+            return []
+        return [start for line in self.names.given_by_callers(call.args[0]) for start in self._of_line(line, line)]
+
     def _of_line(self, first: ast.expr, call: ast.expr) -> list[Start]:
         """What a list of words or the text of a command line starts."""
         joined = self.names.joined(first)
@@ -460,7 +466,7 @@ class _Reader:
         is_text = self.names.joins_texts(first) and any(map(_has_blank, words_of_list or ()))
         if words_of_list is not None and not is_text:
             return self._of_words(words_of_list, call)
-        return self._of_text(value_of_word(self.names.word(first), splits=True), first)
+        return self._of_text(self.names.text(first), first)
 
     def _of_text(self, value: Value, written: ast.expr) -> list[Start]:
         if not re.search("vllm", self.source.written(written) + value.value, re.IGNORECASE) or not value.value.strip():

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from kvgate.records import record
 from kvgate.shell.command import TooLargeError
-from kvgate.shell.value import Value, value_of_word
+from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 MAX_DEPTH: Final = 12
@@ -134,6 +134,9 @@ class Names:
         self._classes: dict[str, ast.ClassDef] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lists: list[ast.List] = []
+        # entries of mappings that are set one by one: the key, the value and the statement
+        self._keyed: dict[tuple[ast.AST, str], list[tuple[ast.Constant, ast.expr, ast.AST]]] = {}
+        self._calls_of: dict[str, list[ast.Call]] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._bound: list[tuple[ast.AST, dict[str, ast.expr]]] = []
         self._steps = 0
@@ -174,6 +177,7 @@ class Names:
                 self._classes.setdefault(node.name, node)
             elif isinstance(node, ast.Call):
                 self.calls.append(node)
+                self._calls_of.setdefault(_called_name(node), []).append(node)
                 self._note_call(node)
             elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
                 self._note_assignment(node)
@@ -183,6 +187,8 @@ class Names:
     def _note_assignment(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
             targets, value, adds = node.targets, node.value, False
+            if len(targets) == 1 and isinstance(targets[0], ast.Subscript):
+                self._note_entry(node, targets[0])
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             if node.value is None:
                 return
@@ -206,6 +212,12 @@ class Names:
                         self._add(node, key, part, adds=adds)
             elif key := _key(target):
                 self._add(node, key, value, adds=adds)
+
+    def _note_entry(self, node: ast.Assign, target: ast.Subscript) -> None:
+        """``config["key"] = value`` as an entry of the mapping."""
+        owner, key = _key(target.value), target.slice
+        if owner and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self._keyed.setdefault((self._scope(node), owner), []).append((key, node.value, node))
 
     def _note_call(self, node: ast.Call) -> None:
         """``x.append(y)``, ``x.extend([..])``, ``x.update({..})`` as additions, ``add_argument`` as an option."""
@@ -607,6 +619,21 @@ class Names:
                 return next((item.value for item in decorator.keywords if item.arg == "default"), None)
         return None
 
+    def given_by_callers(self, node: ast.expr) -> list[ast.expr]:
+        """What the calls of a function give for a parameter, where they are several; none for other expressions."""
+        function = self._function(node)
+        if not isinstance(node, ast.Name) or function is None or node.id not in _parameters(function):
+            return []
+        if (function, node.id) in self._assigned or function.name in self._repeated:
+            return []
+        given = [
+            value
+            for call in self._calls_of.get(function.name, ())
+            for key, value in self._given(function, call)
+            if key == node.id
+        ]
+        return given if len(given) > 1 else []
+
     def followed(self, node: ast.expr, depth: int = 0) -> ast.expr:
         """The expression that a name stands for; the node itself where it is none or stands for several."""
         if depth > MAX_DEPTH:
@@ -906,7 +933,7 @@ class Names:
 
     def items(self, node: ast.expr, depth: int = 0) -> list[Item] | None:
         """The entries of a mapping, later ones last; None where it is none that is written out."""
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH or self._steps > MAX_STEPS:
             return None
         found = self._assignments(node, depth)
         if found is not None:
@@ -919,6 +946,7 @@ class Names:
                     result = []
                 result += [(name, value, at, why or assigned.condition) for name, value, at, why in inner]
             result += self._set_keys(node)
+            self._steps += len(result)
             return result if any(name for name, *_ in result) else None
         if isinstance(node, ast.Dict):
             result = []
@@ -991,19 +1019,11 @@ class Names:
 
     def _set_keys(self, node: ast.expr) -> list[Item]:
         """``config["key"] = value`` of the same scope."""
-        name = _key(node)
         result: list[Item] = []
-        for other in ast.walk(self._scope(node)):
-            if isinstance(other, ast.Assign) and len(other.targets) == 1:
-                target = other.targets[0]
-                if not isinstance(target, ast.Subscript) or _key(target.value) != name:
-                    continue
-                if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
-                    happens, condition = self._condition(other, self._scope(other))
-                    if not happens:
-                        continue
-                    place = self.source.string(target.slice).span
-                    result.append((target.slice.value, other.value, place, condition))
+        for target, value, statement in self._keyed.get((self._scope(node), _key(node) or ""), ()):
+            happens, condition = self._condition(statement, self._scope(statement))
+            if happens:
+                result.append((str(target.value), value, self.source.string(target).span, condition))
         return result
 
     # -- words -------------------------------------------------------------------------------------------------------
@@ -1011,6 +1031,11 @@ class Names:
     def word(self, node: ast.expr, depth: int = 0) -> Word:
         """An expression as one word: its text, with a hole for each part that is not known."""
         return self._value(node, depth).word()
+
+    def text(self, node: ast.expr) -> Value:
+        """An expression as the text of a command line: what is not known in it may be several words."""
+        value = self._value(node, 0)
+        return Value(value.text, tuple(Hole(hole.start, hole.end, hole.unresolved) for hole in value.holes))
 
     def _value(self, node: ast.expr, depth: int) -> Value:
         node = self._plain(node)
@@ -1209,6 +1234,9 @@ class Names:
         _, outside = self._condition(loop, self._scope(loop))
         result: list[Word] = []
         for names, given in rounds:
+            self._steps += 1
+            if self._steps > MAX_STEPS:
+                return None
             self._bound.append((loop, names))
             for addition in additions:
                 statement = addition.loop[1] if addition.loop is not None else loop
@@ -1247,7 +1275,7 @@ class Names:
                 found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
         else:
             listed = self.followed(over, depth + 1)
-            if not isinstance(listed, (ast.List, ast.Tuple)):
+            if not isinstance(listed, (ast.List, ast.Tuple)) or len(listed.elts) > MAX_ROUNDS:
                 return None
             for item in listed.elts:
                 row = self.followed(item, depth + 1) if isinstance(target, ast.Tuple) else item
@@ -1284,7 +1312,8 @@ class Names:
                 happens = all(truth is not False for truth, _ in holds)
                 inner = made(level + 1, condition or given or unsure) if happens else []
                 self._bound.pop()
-                if inner is None or len(result) > MAX_STEPS:
+                self._steps += 1
+                if inner is None or self._steps > MAX_STEPS:
                     return None
                 result += inner
             return result

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kvgate.manifests.container import Start, environment_of, find_requirement
@@ -161,6 +163,13 @@ class _Cluster:
         path = scalar_at(application, "import_path")
         if path is None:
             return
+        deployments = items_at(application, "deployments")
+        replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
+        start = self._written(path, environment[0])
+        if start is not None:
+            start = replace(start, words=(*start.words, *words_of_entries(given)), span=application.span)
+            yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
+            return
         if variable is None and not any(entry.key.value == "model" for entry in given):
             # it names no model: one that installs vLLM serves with it
             if find_requirement(item.text for item in packages if isinstance(item, Scalar)) is None:
@@ -168,13 +177,40 @@ class _Cluster:
         elif "vllm" not in application.span.text.lower() and not (self.image and says_engine(self.image.value)):
             return
         unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
-        deployments = items_at(application, "deployments")
-        replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
         told, notes = variable_words(environment[0])
         words = (Word(path.text, (unknown,), splits=True), *told, *words_of_entries(given))
         model = variable.word() if variable is not None else None
         start = Start(words, path.value, False, (), application.span, model, notes)
         yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
+
+    def _written(self, path: Scalar, variables: dict[str, Value]) -> Start | None:
+        """The one server that an application's program starts, where a ConfigMap beside it or the tree has that."""
+        module = path.value.partition(":")[0].replace(".", "/") + ".py"
+        program = self._carried(posixpath.basename(module))
+        for folder in (posixpath.dirname(self.file.path), "") if program is None else ():
+            program = program or self.tree.read(posixpath.join(folder, module))
+        if program is None:
+            return None
+        from kvgate.manifests.python_code import starts_of_python
+
+        around = Environment(self.tree, self.file, self.namespace)
+        if self.pod and self.pod.containers:
+            around.read(self.pod.containers[0])
+        starts = starts_of_python(self.tree, program, {**around.values, **variables})
+        return starts[0] if len(starts) == 1 else None
+
+    def _carried(self, name: str) -> SourceFile | None:
+        """The program of that name that a ConfigMap carries, of this file or another one."""
+        for file in (self.file, *self.tree.files.values()):
+            if f"{name}:" not in file.text or "ConfigMap" not in file.text:
+                continue
+            for item in (each for document in self.tree.stream(file).documents for each in expand_list(document)):
+                for entry in entries_at(item, "data") if text_at(item, "kind") == "ConfigMap" else ():
+                    if entry.key.value == name and isinstance(entry.value, Scalar):
+                        from kvgate.manifests.embedded import program_of
+
+                        return program_of(file, entry.key.span, entry.value.span)
+        return None
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 

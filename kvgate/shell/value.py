@@ -11,6 +11,8 @@ from operator import attrgetter
 from kvgate.records import record
 from kvgate.source.text import Span, Text, Unresolved, Word
 
+_TRIES = 10
+
 
 @record
 class Hole:
@@ -141,9 +143,19 @@ def value_of_word(word: Word, *, splits: bool | None = None) -> Value:
     holes: list[Hole] = []
     at = 0
     for unresolved in word.unresolved:
-        start = word.value.find(unresolved.text, at) if unresolved.text else -1
+        start = _find(word.value, unresolved.text, at) if unresolved.text else -1
         if start < 0:
             return Value(word.text, (Hole(0, len(word.text), unresolved, splits),))
         at = start + len(unresolved.text)
         holes.append(Hole(start, at, unresolved, splits))
     return Value(word.text, tuple(holes))
+
+
+def _find(text: str, part: str, at: int) -> int:
+    """Where a part begins; rather where it is a word of its own: in ``--port=port`` not within the flag."""
+    first = start = text.find(part, at)
+    for _ in range(_TRIES if part[0].isalnum() or part[0] == "_" else 0):
+        if start <= 0 or not (text[start - 1].isalnum() or text[start - 1] in "_-"):
+            break
+        start = text.find(part, start + 1)
+    return start if start >= 0 else first

@@ -693,6 +693,27 @@ def test_arguments_that_are_looked_at_beside_the_engine_are_no_second_one() -> N
     assert len(units(code + "EngineArgs(**others)\n")) == 2
 
 
+def test_what_a_function_runs_for_its_callers() -> None:
+    found = units(
+        """\
+        import os, subprocess, sys
+        def sh(command, shell=True):
+            subprocess.check_call(command, shell=shell)
+        class Remote:
+            def do(self, line):
+                os.system(line)
+        sh("nvidia-smi")
+        sh(f"pm2 start {sys.executable} --name v -- -m vllm.entrypoints.openai.api_server --model org/a --port {port}")
+        sh(["vllm", "serve", "org/b"])
+        Remote().do("echo vllm serve org/c")
+        Remote().do("nohup vllm serve org/d &")
+        """
+    )
+    assert [(unit.span.line, words(unit)) for unit in found] == [
+        (8, "--model org/a --port ?port"), (9, "org/b"), (11, "org/d"),
+    ]  # fmt: skip
+
+
 def test_a_function_that_is_called_with_the_same_several_times() -> None:
     unit = one(
         """\
@@ -1008,6 +1029,20 @@ def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() ->
         "from vllm import LLM\nx = 9**9**9**9\nLLM(seed=x)\n",
         "from vllm import LLM\nx = 'a' * 10**12\nLLM(model=x)\n",
         "from vllm import LLM\n" + "x = [0]\n" * 70_000,
+        "import subprocess\nX = ["
+        + "1, " * 90
+        + "]\nsubprocess.run(['vllm', 'serve', 'm', *[a"
+        + "".join(f" for a{n} in X" for n in range(9))
+        + "]])\n",
+        "import subprocess\nX = ["
+        + "1, " * 90
+        + "]\nc = ['vllm', 'serve', 'm']\nfor a in X:\n    c += [b for b in X for d in X]\n"
+        "subprocess.run(c)\n",
+        "import subprocess\nc = ['vllm', 'serve', 'm']\ndef f(c):\n    c += ['--a']\n    f(c)\n    g(c)\n"
+        "def g(c):\n    f(c)\n"
+        "f(c)\nsubprocess.run(c)\n",
+        "from vllm import LLM\nd = {}\n" + "d['a'] = d['b']\n" * 4_000 + "LLM(d['a'], **d)\n",
+        "import subprocess\ndef sh(c):\n" + "    subprocess.run(c)\n" * 300 + "sh('vllm serve m')\n" * 300,
         "import vllm\0\n",
         "import vllm\rvllm.LLM('a')\r",
     ],

@@ -134,6 +134,48 @@ def test_an_application_of_ones_own_that_is_given_arguments() -> None:
     assert units(text.replace("model: org/m, ", "")) == []
 
 
+PROGRAM = """\
+import os
+from vllm import AsyncEngineArgs
+class Deployment:
+    def __init__(self, model, length):
+        self.args = AsyncEngineArgs(model=model, max_model_len=length, dtype="bfloat16", seed=int(os.environ["SEED"]))
+app = Deployment.bind(model=os.environ.get("MODEL_ID", "org/default"), length=int(os.environ.get("MAX_MODEL_LEN", "8")))
+"""
+OWN_SERVICE = """\
+apiVersion: ray.io/v1
+kind: RayService
+metadata: {name: r}
+spec:
+  serveConfigV2: |
+    applications:
+      - name: a
+        import_path: programs.serve_it:app
+        runtime_env: {env_vars: {MODEL_ID: org/m, GPU_MEMORY_UTILIZATION: "0.5"}}
+  rayClusterConfig:
+    workerGroupSpecs:
+      - template: {spec: {containers: [{name: w, image: "x:1", env: [{name: SEED, value: "3"}]}]}}
+"""
+
+
+def test_an_application_whose_program_is_at_hand() -> None:
+    """Its variables say what its program asks them for, and no more than that."""
+    carried = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  serve_it.py: |\n"
+    carried += "".join(f"    {line}\n" for line in PROGRAM.splitlines())
+    places = (
+        [SourceFile("r.yaml", f"{carried}---\n{OWN_SERVICE}")],
+        [SourceFile("r.yaml", OWN_SERVICE), SourceFile("map.yaml", carried)],
+        [SourceFile("k/r.yaml", OWN_SERVICE), SourceFile("k/programs/serve_it.py", PROGRAM)],
+        [SourceFile("k/r.yaml", OWN_SERVICE), SourceFile("programs/serve_it.py", PROGRAM)],
+    )
+    for files in places:
+        (found,) = read_tree(files).units
+        assert found.kind == "RayService"
+        assert [word.value for word in found.words] == [
+            "--model", "org/m", "--max-model-len", "8", "--dtype", "bfloat16", "--seed", "3",
+        ]  # fmt: skip
+
+
 def test_an_application_of_ones_own_that_installs_vllm() -> None:
     text = """\
         applications:

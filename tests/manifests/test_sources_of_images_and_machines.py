@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from kvgate.config import Config
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
@@ -107,22 +109,23 @@ def test_a_service_is_its_runtime_with_what_it_says_itself_on_top() -> None:
     assert plan.model_reference == "/mnt/models"
 
 
-def test_the_model_is_shown_as_the_objects_own_command_names_it() -> None:
-    text = """\
+@pytest.mark.parametrize("place", ["/mnt/models", "/mnt/models/"])
+def test_the_model_is_shown_as_the_objects_own_command_names_it(place: str) -> None:
+    text = f"""\
         apiVersion: serving.kserve.io/v1alpha1
         kind: LLMInferenceService
-        metadata: {name: s}
+        metadata: {{name: s}}
         spec:
-          model: {uri: oci://registry/model:1}
+          model: {{uri: oci://registry/model:1}}
           template:
             containers:
               - name: main
-                command: [vllm, serve, /mnt/models]
+                command: [vllm, serve, {place}]
         """
     (found,) = read_tree([SourceFile("s.yaml", dedent(text))]).units
     root = Path("/nowhere")
     plan = make_plan(found, Config(root=root), PlanOverrides(), ModelContext(root=root))
-    assert (plan.model_reference, plan.origins["model"].words) == ("/mnt/models", "mounted model")
+    assert (plan.model_reference, plan.origins["model"].words) == (place, "mounted model")
 
 
 def test_a_runtime_that_nothing_uses_is_shown_for_itself() -> None:

@@ -64,6 +64,9 @@ def test_value_of_a_word_finds_its_unknown_parts() -> None:
     word = Word(text_of("--a=$X-$X"), (Unresolved("$X", "r"), Unresolved("$X", "r")))
     assert [(hole.start, hole.end) for hole in value_of_word(word).holes] == [(4, 6), (7, 9)]
     assert value_of_word(word).masked() == "--a=xx-xx"
+    for written, masked in (("--port=port", "--port=xxxx"), ("port/port", "xxxx/port"), ("a-port", "a-xxxx")):
+        same = Word(Text.at(written, word.span), (Unresolved("port", "r"),))
+        assert value_of_word(same).masked() == masked
     odd = Word(text_of("abc"), (Unresolved("$X", "r"),))
     assert [(hole.start, hole.end) for hole in value_of_word(odd).holes] == [(0, 3)]
 
