@@ -185,8 +185,8 @@ def _version_of(entry: dict[str, Any] | None, repository: str, tag: str | None) 
     else:
         match = _VERSION.match(tag) if "vllm" in repository.rpartition("/")[2].lower() else None
     version = _normal(match[1]) if match else None
-    # vLLM has not reached 1.0: a higher number is the image's own.
-    known = version is not None and Version(version).major == 0
+    # vLLM has not reached 1.0, and had no image before 0.2: another number is the image's own.
+    known = version is not None and (0, 2) <= Version(version).release[:2] < (1, 0)
     return (version if known else None), known and said
 
 

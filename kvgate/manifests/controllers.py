@@ -15,6 +15,7 @@ from kvgate.manifests.helm.values import Release, read_object, read_values
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.patterns import regex
 from kvgate.source.text import SourceFile, Span, Unresolved, Word
 from kvgate.source.yaml_tree import Node, Scalar, parse_embedded, scalar_int
 
@@ -130,12 +131,20 @@ def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[Se
         yield from read_object(tree, file, item, CONTROLLERS[kind][1], release)
 
 
+# Kinds by the ends of their names that ask for, judge or measure models and serve none.
+_ABOUT_MODELS: Final = regex(
+    r"\w*(?:Approval|Benchmark|Binding|Evaluation|Policy|Promotion|Registration|Report|Request|Result|Route|Test)s?"
+)
+
+
 def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units of objects whose kind stands in no table: what speaks of vLLM in them as values of charts do."""
     if "vllm" not in file.text.lower():
         return
     for item in expand_list(document):
         kind, spec = text_at(item, "kind") or "", node_at(item, "spec")
+        if _ABOUT_MODELS.fullmatch(kind):
+            continue
         if kind not in NOT_DEPLOYED and "." in (text_at(item, "apiVersion") or "") and spec is not None:
             name = text_at(item, "metadata", "name") or ""
             yield from read_values(tree, file, spec, Release(kind, text_at(item, "metadata", "namespace"), name, item))

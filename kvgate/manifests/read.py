@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.formats import Format, format_of, is_template_name
 from kvgate.manifests.requirements import with_requirements
-from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_compose, is_kubernetes, is_kustomization, is_serve_config
+from kvgate.manifests.shapes import (
+    KUSTOMIZATION_NAMES,
+    is_compose,
+    is_kubernetes,
+    is_kustomization,
+    is_measurement,
+    is_serve_config,
+)
 from kvgate.manifests.tree import Tree, node_at
 from kvgate.manifests.unit import Reading, ServeUnit, Unread, server_of
 from kvgate.patterns import regex
@@ -192,6 +199,12 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
     }
     parts = tree.used & elsewhere
     parts |= tree.built
+    # what only hands on what it is given is a server where it is given something
+    parts |= {
+        unit.path
+        for unit in units
+        if unit.kind == "script" and unit.path in tree.used and not any(word.resolved for word in unit.words)
+    }
     return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
 
 
@@ -456,6 +469,8 @@ def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kust
             return
         from kvgate.manifests.scripted import is_scripted, read_scripted
 
+        if is_measurement(document):
+            return
         if is_scripted(document, file):
             yield from _or_commands(tree, file, document, read_scripted(tree, file, document))
         else:

@@ -45,3 +45,22 @@ def is_compose(document: Node) -> bool:
 def is_serve_config(document: Node) -> bool:
     """Whether a document is a configuration file of Ray Serve."""
     return any(node_at(item, "import_path") is not None for item in items_at(document, "applications"))
+
+
+# Keys at the top of what plans or records measurements: with some of them a document is about a server, and none.
+_MEASURED: Final = frozenset(
+    {
+        "benchmark", "benchmarks", "config_id", "experiment", "load", "measurements", "metrics", "results", "run",
+        "run_id", "sampling", "scenario", "sweep", "timestamp", "timestamp_utc", "warmup", "workload",
+    }
+)  # fmt: skip
+MIN_MEASURED_KEYS: Final = 3
+
+
+def is_measurement(document: Node) -> bool:
+    """Whether a document plans or records measurements of a server: most of its keys, or several, are about these."""
+    if not isinstance(document, Mapping):
+        return False
+    keys = [entry.key.value for entry in document.entries]
+    found = sum(key in _MEASURED for key in keys)
+    return found >= MIN_MEASURED_KEYS or (found > 1 and found >= len(keys) - 1)

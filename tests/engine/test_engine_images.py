@@ -35,6 +35,7 @@ DIGEST = "sha256:" + "ab" * 32
         ("public.ecr.aws/deep-learning-containers/vllm:0.9.2-gpu-py312", "0.9.2", True, "cuda"),
         ("vllm/vllm-openai:gemma4-cu130", None, True, "cuda"),
         ("vllm/vllm-tpu:nightly", None, True, "tpu"),
+        ("ghcr.io/team/fast-vllm-runtime:0.1.1", None, False, None),  # before vLLM had an image: its own number
         ("rocm/vllm:rocm6.4.1_vllm_0.9.1_20250715", "0.9.1", False, "rocm"),
         ("nvcr.io/nvidia/vllm:25.08-py3", None, False, "cuda"),
         ("nvcr.io/nvidia/vllm:25.09-py3", "0.10.1.1", False, "cuda"),

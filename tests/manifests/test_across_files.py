@@ -190,3 +190,39 @@ def test_a_template_that_is_no_yaml_is_said_to_be_one() -> None:
     text = "resources:\n  ports: {port}\n{region_block}\n\nrun: |\n  vllm serve org/m\n"
     reading = read_tree([SourceFile("serve.yaml.tpl", text)])
     assert [(found.rule, found.serves) for found in reading.unread] == [(None, True)]
+
+
+def test_a_script_that_only_hands_on_what_the_container_says() -> None:
+    files = {
+        "compose.yaml": "services:\n  llm:\n    build: .\n    command: [org/m, --max-num-seqs=8]\n",
+        "Dockerfile": 'FROM vllm/vllm-openai:v0.10.2\nCOPY entry.sh /entry.sh\nENTRYPOINT ["/entry.sh"]\n',
+        "entry.sh": '#!/bin/sh\nexport TOKEN=$(cat /run/secrets/token)\nexec vllm serve "$@"\n',
+    }
+    (found,) = units(files)
+    assert (found.path, words(found)) == ("compose.yaml", "org/m --max-num-seqs=8")
+    # by itself it is all there is
+    (found,) = units({"entry.sh": files["entry.sh"]})
+    assert (found.path, words(found)) == ("entry.sh", "?$@")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a plan of measurements, the record of one, a report
+        "config_id: a\nexperiment: {step: 1}\nmodel: {id: org/m}\nruntime: {image: vllm, max_model_len: 8192,"
+        " gpu_memory_utilization: 0.2}\nworkload: {name: chat}\nsweep: {concurrency: [1]}\n",
+        "run_id: r\ntimestamp_utc: t\nexperiment: {}\nconfiguration: {model: {id: org/m}, runtime: {image: vllm, "
+        "max_model_len: 8192, gpu_memory_utilization: 0.2}}\n",
+        "version: 1\nscenario: {platform: {engine: [{name: vllm, args: {--max-num-seqs: 1, --max-model-len: 8}}]},"
+        " model: {name: org/m}}\nmetrics: {latency: {}}\n",
+    ],
+)
+def test_what_plans_or_records_measurements_is_no_server(text: str) -> None:
+    assert units({"benchmarks/vllm.yaml": text}) == []
+
+
+@pytest.mark.parametrize(("kind", "count"), [("ModelServer", 1), ("ModelPromotionRequest", 0), ("ModelReports", 0)])
+def test_objects_that_ask_for_a_model_serve_none(kind: str, count: int) -> None:
+    text = f"apiVersion: models.example.com/v1\nkind: {kind}\nmetadata: {{name: chat}}\n"
+    text += "spec: {modelId: org/m, runtime: vllm, vllm: {maxModelLen: 8192, gpuMemoryUtilization: 0.9}}\n"
+    assert len(units({"m.yaml": text})) == count

@@ -81,6 +81,8 @@ def gpu_count(case: Case, params: NoParams) -> Iterator[Draft]:
         return
     if case.backend in ("cpu", "tpu", "xpu", "hpu"):
         return
+    if case.unit.entry.startswith("ray.serve") and requested * (case.local_data_parallel or 1) == used:
+        return  # Ray starts a replica with GPUs of its own for each data-parallel rank
     sizes = (
         ("tensor_parallel_size", "tensor parallel", case.integer("tensor_parallel_size")),
         ("pipeline_parallel_size", "pipeline parallel", case.integer("pipeline_parallel_size")),
