@@ -316,3 +316,24 @@ def test_several_servers_of_one_name_and_what_describes_a_chart() -> None:
     found = told(units({**chart, "llm/values-big.yaml": "models: [org/a, org/c]\n# vllm\n"}))
     assert ("llm/values-big.yaml", OWN[1].replace("org/m", "org/c")) in found
     assert len(found) == 3
+
+
+def test_values_without_which_a_chart_starts_nothing() -> None:
+    """One key tells the chart where it makes servers with it, and none without."""
+    template = TEMPLATE.replace("{{ .Values.model }}", "{{ .model }}").replace("range .Values", "range $.Values")
+    template = template.replace("{{ .Values.", "{{ $.Values.")
+    chart = {
+        "llm/Chart.yaml": "name: llm\n",
+        "llm/values.yaml": VALUES.replace("model: org/m", "models: []"),
+        "llm/templates/deployment.yaml": f"{{{{- range .Values.models }}}}\n---\n{dedent(template)}{{{{- end }}}}\n",
+    }
+    assert units(chart) == []
+    for path in ("my.values.yaml", "llm/examples/my-values.yaml"):
+        found = units({**chart, path: "models: [{model: org/a}]  # vllm\n"})
+        assert told(found) == [(path, OWN[1].replace("org/m", "org/a"))]
+    other = {name.replace("llm/", "old/"): text for name, text in chart.items()}
+    for values in ("models: [{model: org/a}]\nmine: 1\n", "replicas: 2\n"):
+        assert units({**chart, "my.values.yaml": values + "# vllm\n"}) == []
+    assert OWN[1] not in [
+        text for _, text in told(units({**chart, **other, "my.values.yaml": "models: [{model: m}]\n"}))
+    ]

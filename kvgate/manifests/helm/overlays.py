@@ -90,7 +90,33 @@ def _fitting(tree: Tree, path: str) -> Overlay | None:
         fits = all(entry.key.value in known for entry in values.items()) and bool(values.entries)
         return Overlay(nearest, (path,)) if fits else None
     fitting = [folder for folder, own in charts.items() if _fits(values, own)]
+    if not fitting:
+        fitting = _made_to_serve(tree, values)
     return Overlay(fitting[0], (path,)) if len(fitting) == 1 else None
+
+
+def _made_to_serve(tree: Tree, values: Mapping) -> list[str]:
+    """The one chart that names vLLM, has every key of some values, and starts servers with them but none without."""
+    charts = tree.memo.get("helm charts that name vLLM")
+    if not isinstance(charts, dict):
+        charts = tree.memo["helm charts that name vLLM"] = dict(_naming_charts(tree))
+    keys = {entry.key.value for entry in values.items()} - _OF_EVERY_CHART
+    having = [folder for folder, own in charts.items() if keys and keys <= {entry.key.value for entry in own.items()}]
+    if len(having) != 1 or next(_of_templates(tree, having[0], None), None) is not None:
+        return []
+    return having if next(_of_templates(tree, having[0], {having[0]: values}), None) is not None else []
+
+
+def _naming_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
+    folders = dict.fromkeys(
+        folder
+        for path, file in tree.files.items()
+        if (folder := folder_of_chart(path)) is not None and "vllm" in file.text
+    )
+    for folder in folders:
+        own = values_of_chart(tree, folder)
+        if isinstance(own, Mapping):
+            yield folder, own
 
 
 def _serving_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
