@@ -491,6 +491,9 @@ class Names:
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
         while scope is not None:
             found = self._of_scope(scope, key)
+            if found is not None:
+                # what a name is given is made of what it was before: ``words = words + more``
+                found = [each for each in found if each.value is None or not self._is_within(node, each.value)] or None
             if found is not None and not key.startswith("self."):
                 found = _in_force(found, node if scope is self._scope(node) else None)
             if found is not None:
@@ -660,7 +663,9 @@ class Names:
         values = [assigned.value for assigned in found if assigned.value is not None]
         if len(found) == 2 and found[0].condition is None and found[1].condition in _lacking(_key(node) or ""):
             return ast.copy_location(ast.BoolOp(ast.Or(), values), node)  # if not x: x = "default"
-        return self.followed(values[0], depth + 1) if len(values) == 1 else node
+        # an attribute of an object from elsewhere has a value before it is set under a condition
+        unsure = found[0].condition is not None and isinstance(node, ast.Attribute) and _key(node.value) != "self"
+        return self.followed(values[0], depth + 1) if len(values) == 1 and not unsure else node
 
     def _element(self, node: ast.expr, index: object, depth: int) -> ast.expr | None:
         """One of a list that is written out."""
@@ -1112,6 +1117,9 @@ class Names:
         if words is None:
             text = self.source.text(given or call)
             words = [Word(text, (Unresolved(text.value, "what the command line says"),), splits=True)]
+        known = written_call(parsed)[1].get("namespace") if isinstance(parsed, ast.Call) else None
+        if known is not None:  # what is parsed already
+            words = [_unknown_words(self.source.text(known)), *words]
         return words, self._set_on(_key(given), call) if given is not None else []
 
     def set_on_result(self, call: ast.Call) -> list[Item]:

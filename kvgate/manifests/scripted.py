@@ -51,6 +51,10 @@ def read_scripted(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
         if applies(document, file):
             for script in scripts(document):
                 yield from _units(file, document, kind, script)
+                if "<<" in script.text.value:
+                    from kvgate.manifests.scripts import read_here_documents
+
+                    yield from read_here_documents(tree, file, script.text)
             return
 
 

@@ -177,7 +177,7 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     for quoted, begin, end in documents:
         body = file.text[begin:end]
         marks = next((marks for marks in _WRITTEN if all(mark.search(body) for mark in marks)), None)
-        if marks is None or "vllm" not in body.lower():
+        if marks is None or not _may_serve(body):
             continue
         value = filled(quoted, begin, end)
         if marks is _UNIT:
@@ -186,6 +186,20 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
             yield from read_systemd(tree, file, value, written_to)
         else:
             yield from _written_documents(tree, file, value)
+
+
+def _may_serve(body: str) -> bool:
+    return "vllm" in body.lower() or "kaito.sh/" in body
+
+
+def read_here_documents(tree: Tree, file: SourceFile, script: Value) -> Iterator[ServeUnit | Unread]:
+    """The serve units of objects and services in the here documents of a script that another file carries."""
+    for quoted, begin, end in _here_documents(script.value) if "<<" in script.value else ():
+        body = script.value[begin:end]
+        found = any(all(mark.search(body) for mark in marks) for marks in _WRITTEN if marks is not _UNIT)
+        if found and _may_serve(body) and end <= MAX_CHARACTERS:
+            value = script.slice(begin, end)
+            yield from _written_documents(tree, file, value if quoted else _filled_in(value, {}))
 
 
 _IMAGE: Final = (regex(r"(?m)^[ \t]*FROM[ \t]+\S"), regex(r"(?m)^[ \t]*(?:CMD|ENTRYPOINT)[ \t]"))

@@ -693,6 +693,34 @@ def test_arguments_that_are_looked_at_beside_the_engine_are_no_second_one() -> N
     assert len(units(code + "EngineArgs(**others)\n")) == 2
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        # what a name is given is made of what it was before
+        ("cmd = ['vllm', 'serve', 'org/m']\ncmd = cmd + ['--seed', '1']\ncmd = ['env'] + cmd\nPopen(cmd)\n",
+         "org/m --seed 1"),
+        ("def run(model=None):\n    model = model or 'org/m'\n    Popen(['vllm', 'serve', model])\nrun()\n", "org/m"),
+        # a condition under which an object of another place gets a value
+        ("if quantized:\n    args.kind = 'half'\nPopen(['vllm', 'serve', 'org/m', '--dtype', args.kind])\n",
+         "org/m --dtype ?args.kind"),
+        ("args.kind = 'half'\nPopen(['vllm', 'serve', 'org/m', '--dtype', args.kind])\n", "org/m --dtype half"),
+    ],
+)  # fmt: skip
+def test_what_a_name_was_before(code: str, expected: str) -> None:
+    assert words(one("from subprocess import Popen\n" + code)) == expected
+
+
+def test_what_is_parsed_already() -> None:
+    unit = one(
+        """\
+        from vllm.entrypoints.openai.api_server import run_server
+        args = parser.parse_args(args=["--seed", "1"], namespace=config.parsed())
+        run_server(args)
+        """
+    )
+    assert words(unit) == "?config.parsed() --seed 1"
+
+
 def test_what_a_function_runs_for_its_callers() -> None:
     found = units(
         """\

@@ -139,3 +139,42 @@ def test_shapes_that_these_formats_refuse() -> None:
         "jobs: vllm\n",
     ):
         assert [unit.kind for unit in units(text) if unit.kind != "command"] == []
+
+
+def test_objects_in_the_here_documents_of_a_step() -> None:
+    text = """\
+        on: push
+        jobs:
+          e2e:
+            runs-on: ubuntu-latest
+            steps:
+              - run: |
+                  cat <<EOF | kubectl apply -f -
+                  apiVersion: kaito.sh/v1beta1
+                  kind: Workspace
+                  metadata: {name: w}
+                  resource: {instanceType: Standard_NC24ads_A100_v4}
+                  inference: {preset: {name: mistral-7b-instruct}}
+                  EOF
+              - run: |
+                  kubectl apply -f - <<'END'
+                  apiVersion: v1
+                  kind: Pod
+                  metadata: {name: p}
+                  spec:
+                    containers:
+                      - image: vllm/vllm-openai:v0.9.0
+                        args: [--model, org/m]
+                  END
+                  vllm serve org/own --port 1 &
+              - run: |
+                  cat <<EOF
+                  kind: Pod, as vllm says
+                  EOF
+        """
+    found = list(read_tree([SourceFile(".github/workflows/e2e.yml", dedent(text))]).units)
+    assert sorted((unit.kind, unit.span.line, unit.words[-1].value) for unit in found) == [
+        ("Pod", 21, "org/m"),
+        ("Workspace", 12, "mistral-7b-instruct"),
+        ("github-workflow", 24, "1"),
+    ]
