@@ -48,7 +48,7 @@ _LINES: Final = frozenset(
 # Keys whose list is one command and its arguments.
 _ARGV: Final = frozenset(
     {
-        "cmd", "command", "dockercommand", "dockerstartcmd", "entrypoint", "exec", "execstart", "runcommand",
+        "argv", "cmd", "command", "dockercommand", "dockerstartcmd", "entrypoint", "exec", "execstart", "runcommand",
         "servercmd", "servercommand",
         "startcmd", "startcommand", "startupcommand",
     }

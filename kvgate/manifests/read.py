@@ -45,6 +45,8 @@ _STARTS: Final = regex(
 # Comments in JSON, as editors allow them in their settings, and the strings that may hold what looks like one.
 _COMMENT_LINE: Final = regex(r"(?m)^[ \t]*//")
 _JSON_COMMENT: Final = regex(r"\"(?:[^\"\\\n]|\\.)*\"|//[^\n]*")
+# Variables of Ansible: tasks and templates make something of them.
+_ROLE_VARIABLES: Final = regex(r"(?:^|/)(?:(?:defaults|vars)/main\.ya?ml$|group_vars/)")
 # What a text has in it where it may describe containers to a cloud's own service.
 TASK_MARKS: Final = (
     "containerDefinitions", "ContainerDefinitions", "docker_container:", "podman_container:", "recipe_image_uri",
@@ -442,9 +444,14 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
     # each reader is imported by the first document that needs it
+    if "{{" in file.text:
+        from kvgate.manifests.ansible import role_of
+
+        role = role_of(tree, file)
+        document = role.document(document) if role is not None else document
     if is_kustomization(document):
         yield from _read_kustomization(tree, file, document)
-    elif kustomize.is_patch(file.path):
+    elif kustomize.is_patch(file.path) or (_ROLE_VARIABLES.search(file.path) and not is_compose(document)):
         return
     elif is_kubernetes(document):
         yield from _read_kubernetes(tree, file, document, kustomize)

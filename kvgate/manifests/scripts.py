@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.ansible import as_role_has_it
 from kvgate.manifests.container import Find, Start, beside, find_requirement
 from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
@@ -38,7 +39,7 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     yield from _written_out(tree, file)
     if not _MAY_START.search(file.text) and not SCENARIO.search(file.text):
         return
-    text = Text.of_span(file.span(0, len(file.text)))
+    text = as_role_has_it(tree, file).text
     find = beside(tree, file)
     try:
         starts = _starts_of_modes(text, find, _of_job(file))

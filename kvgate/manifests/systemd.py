@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
+from kvgate.manifests.ansible import as_role_has_it
 from kvgate.manifests.container import Container, ContainerRun, beside
 from kvgate.manifests.entrypoint import says_engine
 from kvgate.manifests.launch import find_starts
@@ -58,7 +59,7 @@ def read_systemd(
         written: the unit's text, where something else in the file writes it out.
         written_to: what that writes into other files, by their path.
     """
-    settings = list(_settings(written or Value(Text.of_span(file.span(0, len(file.text))))))
+    settings = list(_settings(written or as_role_has_it(tree, file)))
     environment = _environment(tree, file, settings, written_to)
     try:
         yield from _services(tree, file, settings, environment)
