@@ -323,6 +323,30 @@ def test_branches_around_a_script() -> None:
     assert words(unit) == "?{{ .Values.model }} --port 80 ?--enable-lora ?--max-model-len {{ .Values.length }}"
 
 
+def test_documents_that_a_trimmed_tag_joins_to_their_separator() -> None:
+    found = reading(
+        c__Chart_DOT_yaml="name: c\n",
+        c__values_DOT_yaml="models: [{name: a, model: org/a}, {name: b, model: org/b}]\n",
+        c__templates__p_DOT_yaml="""\
+        {{- range $model := .Values.models }}
+        {{- with $ -}}
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: {{ $model.name }}}
+        spec:
+          containers:
+          - {name: vllm, image: vllm/vllm-openai, args: [--model, {{ $model.model }}]}
+        {{- end }}
+        ---
+        {{- end }}
+        """,
+    )
+    assert [(unit.name, words(unit), unit.span.line) for unit in found.units if unit.kind == "Pod"] == [
+        ("a", "--model org/a", 8),
+        ("b", "--model org/b", 8),
+    ]
+
+
 def test_whole_arguments_from_values() -> None:
     found = reading(
         c__Chart_DOT_yaml="name: c\n",

@@ -121,11 +121,25 @@ def documents_of(value: Value) -> Rendered:
         written.append(place.value)
         at = hole.end
     parts.append(text.slice(at, len(text)))
-    marked = _without_lonely_holes(Text.join(parts))
+    marked = _separated(_without_lonely_holes(Text.join(parts)))
     if not marked.pieces or not marked.value.strip():
         return Rendered((), not value.holes)
     documents = parse_embedded(marked).documents
     return Rendered(tuple(_restored(document, written) for document in documents), not value.holes)
+
+
+# Helm takes a line that begins with three dashes for the end of a document, whatever follows on it.
+_JOINED: Final = re.compile(r"(?m)^---(?=\w)")
+
+
+def _separated(text: Text) -> Text:
+    """A rendered text in which what a trimmed tag leaves right behind a separator stands on its own line."""
+    parts: list[Text] = []
+    at = 0
+    for match in _JOINED.finditer(text.value):
+        parts += [text.slice(at, match.end()), Text.at("\n", text.slice(match.start(), match.end()).span)]
+        at = match.end()
+    return Text.join([*parts, text.slice(at, len(text))]) if parts else text
 
 
 def _token(text: Text, start: int, end: int, number: int) -> Text:
