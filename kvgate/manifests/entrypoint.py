@@ -260,8 +260,14 @@ def is_vllm_image(image: str) -> bool:
     """Whether the image's own name or tag (not its organisation) says vLLM, and not one of the programs around it."""
     last = repository_of(image).lower().rpartition("/")[2]
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
-    named = any(re.fullmatch(r"vllm[0-9]*", token) for token in _tokens(last))  # neuron-sdk2.20-vllm0.5.0-neuron
-    return (named or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
+    return (is_called_vllm(image) or "vllm" in _tokens(tag)) and not _NO_ENGINE & _tokens(last)
+
+
+def is_called_vllm(image: str) -> bool:
+    """Whether the image's own name says vLLM: a tag alone may say which engine another program is built with."""
+    last = repository_of(image).lower().rpartition("/")[2]
+    tokens = _tokens(last)
+    return any(re.fullmatch(r"vllm[0-9]*", token) for token in tokens) and not _NO_ENGINE & tokens  # sdk2.20-vllm0.5.0
 
 
 _VARIABLE: Final = regex(r"\$\{?(\w+)(?:[:?-][^/]*)?\}?")

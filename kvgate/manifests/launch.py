@@ -14,6 +14,7 @@ from kvgate.manifests.entrypoint import (
     count_vllm_flags,
     find_entry,
     has_other_backend,
+    is_called_vllm,
     is_companion,
     is_other_program,
     is_python_module,
@@ -123,7 +124,7 @@ def _starts(container: Container) -> list[Start]:
     ):
         return [_bare(arguments, container)]
     alone = not arguments and container.accelerated and container.service and not _asks_elsewhere(container)
-    if alone and container.image and (is_vllm_image(image) or stands_for_vllm_image(image)):
+    if alone and container.image and (is_called_vllm(image) or stands_for_vllm_image(image)):
         unknown = Unresolved(image, "the arguments are inside the image")
         word = Word(container.image.text, (unknown,), splits=True)
         told, notes = variable_words(container.environment)

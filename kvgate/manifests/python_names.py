@@ -925,16 +925,32 @@ class Names:
 
     def _read_variable(self, node: ast.expr) -> tuple[str, ast.expr | None] | None:
         if isinstance(node, ast.Subscript):
-            if isinstance(node.slice, ast.Constant) and self.imported(node.value) in ("os.environ", "environ"):
+            if isinstance(node.slice, ast.Constant) and self._is_environment(node.value):
                 return str(node.slice.value), None
             return None
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            name = self.imported(node.func)
-            if name in ("os.getenv", "getenv", "os.environ.get", "environ.get"):
+            called = node.func
+            of_mapping = isinstance(called, ast.Attribute) and called.attr == "get" and self._is_environment(called.value)
+            if of_mapping or self.imported(called) in ("os.getenv", "getenv"):
                 default = node.args[1] if len(node.args) > 1 else None
                 default = next((item.value for item in node.keywords if item.arg == "default"), default)
                 return str(node.args[0].value), default
         return None
+
+    def _is_environment(self, node: ast.expr) -> bool:
+        """``os.environ``, a copy of it, or a name that one call or assignment gives it."""
+        for _ in range(MAX_DEPTH):
+            if isinstance(node, ast.Call):
+                name = self.imported(node.func)
+                copied = node.func.value if isinstance(node.func, ast.Attribute) and name.endswith(".copy") else None
+                node = copied or (node.args[0] if name == "dict" and len(node.args) == 1 else node)
+            if self.imported(node) in ("os.environ", "environ"):
+                return True
+            found = self._assignments(node) if isinstance(node, ast.Name) else None
+            if found is None or len(found) != 1 or found[0].value is None or found[0].condition is not None:
+                return False
+            node = found[0].value
+        return False
 
     def items(self, node: ast.expr, depth: int = 0) -> list[Item] | None:
         """The entries of a mapping, later ones last; None where it is none that is written out."""

@@ -148,7 +148,7 @@ def _interpolate(value: Value, variables: Mapping[str, Value], reason: Callable[
         if follower == "{" and depth < MAX_NESTING:
             close = closing_bracket(source, dollar + 1, size)
             name = _NAME.match(source, dollar + 2)
-            if close < size and name:
+            if close < size and name and not source.startswith("[", name.end()):  # an array is the shell's
                 parts.append(_braced(value, dollar, name, close, variables, reason, depth))
                 at = close + 1
                 continue

@@ -633,6 +633,28 @@ def test_an_image_is_called_after_its_variable() -> None:
     assert units(service(body.replace("VLLM", "PROXY")).replace("  vllm:", "  llm:")) == []
 
 
+def test_a_tag_alone_may_say_what_another_program_is_built_with() -> None:
+    body = "image: registry.example/{}\ndevices: [nvidia.com/gpu=all]\n"
+    assert units(service(body.format("speech-app:1.0-vllm"))) == []
+    assert words(unit(service(body.format("speech-app:1.0-vllm") + "command: [--model, org/m]\n"))) == "--model org/m"
+    assert len(units(service(body.format("speech-vllm:1.0")))) == 1
+
+
+def test_an_array_of_a_script_is_not_interpolated() -> None:
+    body = """\
+        image: vllm/vllm-openai
+        environment: {MODEL: "${MODEL:-org/m}"}
+        entrypoint:
+          - /bin/bash
+          - -c
+          - |
+            words=(serve "${MODEL:-org/m}" --seed 1)
+            if [[ -n "${LENGTH:-4096}" ]]; then words+=(--max-model-len "${LENGTH:-4096}"); fi
+            exec vllm "${words[@]}"
+        """
+    assert words(unit(service(body))) == "org/m --seed 1 --max-model-len 4096"
+
+
 def test_a_build_argument_without_a_value_leaves_the_kind_of_image(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("ARG KIND=vllm/vllm-openai\nARG TAG=v0.9.0\nFROM ${KIND}:${TAG}\n")
     body = "build: {context: ., args: {KIND: $KIND, TAG: $TAG}}\ncommand: ${ARGUMENTS}  # vllm\n"

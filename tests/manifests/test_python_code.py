@@ -52,6 +52,35 @@ def test_an_offline_engine_is_a_kind_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("os.environ", "org/m --seed 3"),
+        ("os.environ.copy()", "org/m --seed 3"),
+        ("dict(os.environ)", "org/m --seed 3"),
+        ("MINE", "org/m --seed 3"),
+        ("MIXED", "org/m --seed ?env.get('SEED', '3')"),
+        ("yaml.safe_load(text)", "org/m --seed ?env.get('SEED', '3')"),
+    ],
+)
+def test_the_environment_under_another_name(given: str, expected: str) -> None:
+    (unit,) = units(
+        f"""\
+        import os
+
+        MINE = os.environ
+        MIXED = os.environ if MINE else text
+
+        def line(model, env):
+            return ["vllm", "serve", model, "--seed", env.get('SEED', '3')]
+
+        argv = line("org/m", {given})
+        os.execvp(argv[0], argv)
+        """
+    )
+    assert words(unit) == expected
+
+
+@pytest.mark.parametrize(
     ("code", "expected"),
     [
         ('vllm.LLM("org/m")', "--model org/m"),

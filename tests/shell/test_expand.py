@@ -54,6 +54,8 @@ def interpolated(content: str) -> str:
         ("100%$", "100%$"),
         ("${UNSET", "${UNSET"),
         ('${UNSET:-{"a":1}}', '{"a":1}'),
+        ("$MODEL ${list[@]} ${list[0]:-x}", "org/name ${list[@]} ${list[0]:-x}"),  # a script's own
+        ("${MODEL%x}", "??????????"),
         ("$UNSET", "??????"),
         ("${UNSET}", "????????"),
         ("${UNSET:?must be set}", "?" * len("${UNSET:?must be set}")),

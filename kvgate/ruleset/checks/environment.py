@@ -174,10 +174,13 @@ def _invented(case: Case) -> Iterator[Draft]:
         return
     flags = {entry["dest"]: name for name, entry in load_table("engine/flags")["flags"].items()}
     used = _command_text(case)
+    # a program that makes the command line reads what it likes
+    files = {word.span.file.path: word.span.file.text for word in case.unit.words}
+    programs = [text for path, text in files.items() if path != case.unit.span.file.path]
     for variable in case.unit.environment:
         if not _VLLM.fullmatch(variable.name) or env_known(variable.name, case.plan.version) is not None:
             continue
-        if re.search(rf"\$[{{(]?{variable.name}\b", used):
+        if re.search(rf"\$[{{(]?{variable.name}\b", used) or any(variable.name in text for text in programs):
             continue
         dest = variable.name.removeprefix("VLLM_").lower()
         dest = {"model_name": "model", "model_id": "model", "args": "", "extra_args": ""}.get(dest, dest)
