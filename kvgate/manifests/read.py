@@ -123,11 +123,25 @@ def _concerns(tree: Tree, file: SourceFile, kustomize: Kustomize) -> bool:
     """Whether a file may have a server that others describe: a kustomization, services on top of others."""
     if kustomize.concerns(file.path):
         return True
-    if "services:" not in file.text or format_of(file.path, file.text) != "yaml":
+    if format_of(file.path, file.text) != "yaml":
+        return False
+    if _has_charts(tree):
+        from kvgate.manifests.helm.overlays import concerns
+
+        if concerns(tree, file.path):
+            return True
+    if "services:" not in file.text:
         return False
     if re.search(r"\b(?:build|extends):", file.text) is not None:
         return True
     return _lies_over(tree, file)
+
+
+def _has_charts(tree: Tree) -> bool:
+    known = tree.memo.get("has charts")
+    if not isinstance(known, bool):
+        known = tree.memo["has charts"] = any(posixpath.basename(path) == "Chart.yaml" for path in tree.files)
+    return known
 
 
 def _lies_over(tree: Tree, file: SourceFile) -> bool:

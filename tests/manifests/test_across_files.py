@@ -226,3 +226,44 @@ def test_objects_that_ask_for_a_model_serve_none(kind: str, count: int) -> None:
     text = f"apiVersion: models.example.com/v1\nkind: {kind}\nmetadata: {{name: chat}}\n"
     text += "spec: {modelId: org/m, runtime: vllm, vllm: {maxModelLen: 8192, gpuMemoryUtilization: 0.9}}\n"
     assert len(units({"m.yaml": text})) == count
+
+
+def test_a_template_is_parsed_once_for_all_installations_of_its_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvgate.manifests.helm import chart
+
+    parsed: list[str] = []
+    parse = chart.parse_template
+    monkeypatch.setattr(chart, "parse_template", lambda text: (parsed.append(text), parse(text))[1])
+    template = DEPLOYMENT.replace("command: [bash, /scripts/start.sh]", 'args: ["--model={{ .Values.model }}"]')
+    files = {
+        "c/Chart.yaml": "name: c\nversion: 1\n",
+        "c/values.yaml": "model: org/own\n",
+        "c/templates/d.yaml": dedent(template),
+        **{f"c/values-{number}.yaml": f"model: org/m{number}\n" for number in range(9)},
+    }
+    found = {unit.path: words(unit) for unit in units(files)}
+    assert found["c/values-8.yaml"] == "--model=org/m8"
+    assert len(found) == 10
+    assert len(parsed) == 1
+
+
+def test_values_that_do_not_speak_of_vllm_belong_to_a_chart_that_does() -> None:
+    template = DEPLOYMENT.replace("command: [bash, /scripts/start.sh]", 'args: ["--model={{ .Values.model }}"]')
+    template = dedent(template).replace("nvidia.com/gpu: 2", "nvidia.com/gpu: {{ .Values.gpus }}")
+    files = {
+        "c/Chart.yaml": "name: c\nversion: 1\n",
+        "c/values.yaml": "model: org/own\ngpus: 1\n",
+        "c/templates/d.yaml": template,
+        "c/values-prod.yaml": "gpus: 4\n",
+        "c/env/stage.yaml": "gpus: 3\n",
+        "apps/big.yaml": "gpus: 8\n",
+        "apps/install.sh": "helm upgrade --install big ../c -f big.yaml\n",
+        "other/values-x.yaml": "gpus: 5\nsize: 1\n",
+    }
+    found = units(files)
+    assert sorted((unit.path, unit.gpu_requests[0].count) for unit in found) == [
+        ("apps/big.yaml", 8),
+        ("c/env/stage.yaml", 3),
+        ("c/templates/d.yaml", 1),
+        ("c/values-prod.yaml", 4),
+    ]

@@ -120,7 +120,7 @@ def test_a_chart_that_cannot_be_rendered_is_read_as_text(tree: Callable[..., Pat
 def test_dependencies_come_from_the_tree_only(tree: Callable[..., Path]) -> None:
     wants = CHART["c/Chart.yaml"] + "dependencies: [{name: other, version: 1, repository: https://charts.invalid}]\n"
     found = read(tree(CHART | {"c/Chart.yaml": wants}), Rendering(helm=True))
-    assert len([unit for unit in found.units if unit.kind == "Deployment"]) == 1
+    assert [unit.path for unit in found.units] == ["c/templates/deploy.yaml", "c/values-prod.yaml"]
     assert "dependency other is not below charts/, so it is not rendered" in [item.reason for item in found.unread]
 
 
@@ -184,7 +184,10 @@ def test_without_the_extra(tree: Callable[..., Path], monkeypatch: pytest.Monkey
 
 def test_nothing_is_rendered_unless_asked_for(tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "find_spec", lambda name: None)
-    assert len(read(tree(CHART), Rendering()).units) == 1
+    assert [unit.path for unit in read(tree(CHART), Rendering()).units] == [
+        "c/templates/deploy.yaml",
+        "c/values-prod.yaml",
+    ]
 
 
 # -- kustomize ---------------------------------------------------------------------------------------------------------

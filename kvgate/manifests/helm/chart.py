@@ -69,10 +69,26 @@ def render_statically(tree: Tree, file: SourceFile, over: Over | None = None) ->
     if over and folder is not None:
         values = values_of_chart(tree, folder, over=over)
         chart = Chart(chart.folder, {**chart.roots, "Values": values}, chart.defined, known=True)
-    template = parse_template(file.text)
+    template = _template_of(tree, file)
     own = {name: (file, template, nodes) for name, nodes in template.defined.items()}
     value = Evaluator({**chart.defined, **own}, chart.roots).render(file, template)
     return documents_of(value)
+
+
+def _template_of(tree: Tree, file: SourceFile) -> Template:
+    """A template file, parsed once however many installations there are of its chart."""
+    known = tree.memo.get(f"helm template:{file.path}")
+    if not isinstance(known, tuple) or known[0] is not file:
+        template: Template | TemplateError
+        try:
+            template = parse_template(file.text)
+        except TemplateError as error:
+            template = error
+        known = tree.memo[f"helm template:{file.path}"] = (file, template)
+    if isinstance(known[1], TemplateError):
+        raise known[1]
+    found: Template = known[1]
+    return found
 
 
 def objects_of_template(tree: Tree, file: SourceFile) -> tuple[Node, ...]:

@@ -41,6 +41,8 @@ _METADATA: Final = ("Chart.yaml", "Chart.yml", "requirements.yaml")
 _OF_EVERY_CHART: Final = frozenset({"fullnameOverride", "global", "nameOverride"})
 # How many keys a file must share with a chart's values to be told by them.
 MIN_COMMON_KEYS: Final = 3
+# Installations whose servers are kept: each is asked for several times in a row.
+MAX_KEPT: Final = 100
 
 
 @record
@@ -53,11 +55,8 @@ class Overlay:
 
 def overlay_of(tree: Tree, path: str) -> Overlay | None:
     """The installation that a values file makes of a chart of the tree; None where it stands by itself."""
-    found = tree.memo.get("helm installations")
-    if not isinstance(found, dict):
-        found = tree.memo["helm installations"] = dict(_installations(tree))
-    told = found.get(path)
-    if isinstance(told, Overlay):
+    told = _told(tree).get(path)
+    if told is not None:
         return told
     folder, _, name = path.rpartition("/")
     if name in _OWN or name in _METADATA or folder_of_chart(path) is not None:
@@ -68,6 +67,29 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
     if kept_in in _FOLDERS and tree.read(posixpath.join(above, "Chart.yaml")) is not None:
         return Overlay(above, (path,))
     return _fitting(tree, path)
+
+
+def _told(tree: Tree) -> dict[str, Overlay]:
+    """What files of the tree say is installed, by the last values file of each."""
+    found = tree.memo.get("helm installations")
+    if not isinstance(found, dict):
+        found = tree.memo["helm installations"] = dict(_installations(tree))
+    return found
+
+
+def concerns(tree: Tree, path: str) -> bool:
+    """Whether a file that is silent about vLLM has values of a chart that serves it: by its name, or as told."""
+    charts = tree.memo.get("helm charts that serve")
+    if not isinstance(charts, dict):
+        charts = tree.memo["helm charts that serve"] = dict(_serving_charts(tree))
+    if not charts:
+        return False
+    folder, _, name = path.rpartition("/")
+    near = VALUES_NAME.search(name) is not None or folder.rpartition("/")[2] in _FOLDERS
+    if not near and path not in _told(tree):
+        return False
+    overlay = overlay_of(tree, path)
+    return overlay is not None and overlay.folder in charts
 
 
 def _fitting(tree: Tree, path: str) -> Overlay | None:
@@ -121,10 +143,23 @@ def _naming_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
 
 def _serving_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
     folders = dict.fromkeys(folder for path in tree.files if (folder := folder_of_chart(path)) is not None)
+    speaking = _folders_that_name_vllm(tree)
     for folder in folders:
-        own = values_of_chart(tree, folder)
+        own = values_of_chart(tree, folder) if folder in speaking else None
         if isinstance(own, Mapping) and next(_of_templates(tree, folder, None), None) is not None:
             yield folder, own
+
+
+def _folders_that_name_vllm(tree: Tree) -> set[str]:
+    """Folders with a file that names vLLM somewhere below them."""
+    found: set[str] = set()
+    for path, file in tree.files.items():
+        if "vllm" in file.text or "vLLM" in file.text or "VLLM" in file.text:
+            folder = posixpath.dirname(path)
+            while folder not in found:
+                found.add(folder)
+                folder = posixpath.dirname(folder)
+    return found
 
 
 def _fits(values: Mapping, own: Mapping) -> bool:
@@ -183,7 +218,21 @@ def read_installation(tree: Tree, file: SourceFile, values: Mapping, folder: str
 
 
 def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeUnit]:
-    """The servers that the templates of a chart, and of the charts below it, make."""
+    """The servers that the templates of a chart, and of the charts below it, make; those of late are kept."""
+    values = None if over is None else over.get(folder)
+    key = (folder, None if values is None else id(values))
+    kept = tree.memo.get("helm servers")
+    if not isinstance(kept, dict):
+        kept = tree.memo["helm servers"] = {}
+    if key not in kept:
+        made = tuple(_made_by_templates(tree, folder, over))
+        if len(kept) >= MAX_KEPT:
+            kept.clear()
+        kept[key] = (values, made)  # with the values, so that no others come to stand at their place
+    yield from kept[key][1]
+
+
+def _made_by_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeUnit]:
     prefix = f"{folder}/" if folder else ""
     made: list[tuple[SourceFile, Rendered]] = []
     for path, file in tree.files.items():
