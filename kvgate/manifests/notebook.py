@@ -34,6 +34,7 @@ _COMMAND: Final = re.compile(r"[ \t]*!{1,2}")
 _MAGIC: Final = re.compile(r"[ \t]*[%?]")
 _ASSIGNED_COMMAND: Final = re.compile(r"(=[ \t]*)[!%][^\n]*")
 _REFERENCE: Final = re.compile(r"(?<![{$])\{(?P<braced>[A-Za-z_]\w*)\}")
+_NAMED: Final = re.compile(r"\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _LONG_QUOTE: Final = re.compile(r"\"\"\"|\'\'\'")
 
 ReadAs: TypeAlias = Callable[[SourceFile, str], Iterator[ServeUnit | Unread]]
@@ -146,10 +147,12 @@ def _shell(
 ) -> Iterator[ServeUnit | Unread]:
     number = 0
     whole = [item.text for command in commands for item in command]
+    speaking = {name for name, value in constants.items() if "vllm" in value.value.lower()}
     requirement = find_requirement(whole)
     for command in commands:
         text = Text.join(item.text for item in command) if command else None
-        if text is None or "vllm" not in text.value.lower():
+        names = (match[1] or match[2] for match in _NAMED.finditer(text.value)) if text is not None else ()
+        if text is None or not ("vllm" in text.value.lower() or any(name in speaking for name in names)):
             continue
         mark = _COMMAND.match(text.value)
         value = _filled(Value(text.slice(mark.end() if mark else 0, len(text))), constants)

@@ -47,7 +47,7 @@ _RUNS_WORDS: Final = frozenset(
     {
         "Popen", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell", "execl",
         "execlp", "execv", "execve", "execvp", "execvpe", "getoutput", "popen", "run", "spawnl", "spawnv", "spawnvp",
-        "system",
+        "system", "system_piped", "system_raw",
     }
 )  # fmt: skip
 
@@ -67,6 +67,10 @@ class _ContainerKeys:
 
 # Keywords under which the call of a library takes a command line to run on a machine that it rents or a job it submits.
 _COMMAND_KEYWORDS: Final = frozenset({"cmd", "command", "run", "run_command", "start_command", "startup_command"})
+
+# A script of a shell as a text of a program, which writes it into a file or hands it on.
+_SCRIPT: Final = re.compile(r"\s*#!\s*/\S*(?:/env )?\S*sh\b")
+_WRITES_SCRIPT: Final = re.compile(r"[\"'](?:\\\n)?\s*#!\s*/\S*(?:/env )?\S*sh\b")
 
 _SAYS: Final = frozenset({"critical", "debug", "error", "exception", "info", "log", "print", "warning"})
 
@@ -103,8 +107,8 @@ _MAKES_ENGINE: Final = re.compile(
 # The first words of a command line, one by one.
 _WORDS: Final = re.compile(r"[\"']vllm[\"']\s*,\s*[\"']serve[\"']|[\"']-m[\"']\s*,\s*[\"']vllm\.entrypoints\.")
 _RUNS: Final = re.compile(
-    r"\b(?:subprocess|create_subprocess_\w+|Popen|system|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
-    r"|\b(?:cmd|command|run|run_command|start_command|startup_command)=[\[(f\"']"
+    r"\b(?:subprocess|create_subprocess_\w+|Popen|system(?:_raw|_piped)?|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
+    r"|\b(?:cmd|commands?|run|run_command|start_command|startup_command)=[\[(f\"']|[\"'](?:\\\n)?\s*#!\s*/"
 )
 # A file of tests: it imports what tests are written with, or defines some.
 _TEST: Final = re.compile(
@@ -245,9 +249,16 @@ class _Reader:
             for start in self._handed_over(call):
                 if _places(start) not in seen:  # a line that is run, and told to a log as well, is one server
                     seen.add(_places(start))
-                    yield start, "python", self._around(call)
+                    yield start, "python", self._rented(self._around(call))
         if self.is_test:
             return
+        for written in self.names.texts(_SCRIPT) if _WRITES_SCRIPT.search(self.source.file.text) else ():
+            if self.names.is_claim(written) or self.names.never_runs(written):
+                continue
+            for start in self._of_text(self.names.text(written), written):
+                if _places(start) not in seen:  # a script that the program writes
+                    seen.add(_places(start))
+                    yield start, "python", self._around(written)
         heads = {places[0] for places in seen if places} | self.probes
         lines: set[tuple[str, ...]] = set()
         for written, name in self.names.lists():
@@ -267,8 +278,9 @@ class _Reader:
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
+        deferred = [found for call in self._calls if (found := self.names.deferred(call)) is not None]
         engines = {self._given_to(call) for call in self._calls if written_call(call)[0] in ("AsyncEngineArgs", "LLM")}
-        for call in self._calls:
+        for call in (*self._calls, *deferred):
             dotted = self.names.imported(call.func)
             name = dotted.rpartition(".")[2]
             if name == "EngineArgs" and self._given_to(call) in engines:
@@ -487,6 +499,9 @@ class _Reader:
         ):
             return []
         lines = [value for key, value in given.items() if key in _COMMAND_KEYWORDS]
+        several = given.get("commands")  # one below the other
+        if isinstance(several, (ast.List, ast.Tuple)):
+            lines += [item for item in several.elts if not isinstance(item, ast.Starred)]
         return [start for line in lines for start in self._of_line(line, call) if start.words]
 
     def _container(self, call: ast.Call) -> list[Start]:
@@ -564,12 +579,25 @@ class _Reader:
             found = _Around(devices, hints, replicas, span)
         return found
 
+    def _rented(self, around: _Around) -> _Around:
+        """With the accelerators of ``Resources(accelerators="A100:4")``, where the file asks for a machine once."""
+        given = [written_call(call)[1] for call in self._calls if written_call(call)[0] == "Resources"]
+        asked = [options.get("accelerators") or options.get("gpu") for options in given]
+        if around.devices or len(asked) != 1 or asked[0] is None:
+            return around
+        devices, hints = self._accelerators(asked[0], None)
+        return replace(around, devices=devices, hints=hints)
+
     def _accelerators(
         self, node: ast.expr, times: ast.expr | None
     ) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
         """``1``, ``1.0``, ``"H100:2"``, ``"A10G"`` with a count of its own, ``modal.gpu.H100(count=2)``."""
         place = self.source.span(node)
         known, resolved = self.names.constant(node)
+        if resolved and isinstance(known, dict) and len(known) == 1:
+            ((name, count),) = known.items()
+            if type(count) is int:
+                return (GpuRequest("device", count, place),), (NodeHint("gpu", (name,), place),)
         if resolved and isinstance(known, (int, float)) and not isinstance(known, bool):
             whole = int(known) if known == int(known) else None
             reason = None if whole is not None else "a share of a GPU"
@@ -585,10 +613,14 @@ class _Reader:
             return (GpuRequest("device", number, place),), (NodeHint("gpu", (name,), place),)
         if isinstance(node, ast.Call):
             name, options = written_call(node)
+            if name == "GPU":  # one of dstack's, which are named by an argument
+                told, stated = self.names.constant(options["name"]) if "name" in options else ("", True)
+                name = told if stated and isinstance(told, str) else ""
             count_node = options.get("count")
             count_value, count_known = self.names.constant(count_node) if count_node is not None else (1, True)
             if count_known and isinstance(count_value, int):
-                return (GpuRequest("device", count_value, place),), (NodeHint("gpu", (name,), place),)
+                hints = (NodeHint("gpu", (name,), place),) if name else ()
+                return (GpuRequest("device", count_value, place),), hints
         return (GpuRequest("device", None, place, "not stated as a number"),), ()
 
 

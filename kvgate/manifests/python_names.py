@@ -6,6 +6,7 @@ import ast
 import operator
 import posixpath
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +35,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "bool": bool, "dict": dict, "float": float, "int": int, "list": list, "str": str, "tuple": list,
 }  # fmt: skip
 MAX_ROUNDS: Final = 100
+_PERCENT: Final = re.compile(r"(?<!%)%(?:\.?\d+)?[sdifgr]")
 _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.eq, ast.IsNot: operator.ne, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.In: lambda one, other: one in other,
@@ -230,6 +232,8 @@ class Names:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     option = argument.value.lstrip("-").replace("-", "_")
                     self._options.setdefault(option, node)
+        elif key and name == "insert" and len(node.args) == 2 and not _is_zero(node.args[0]):
+            self._add(node, key, ast.copy_location(ast.List([node.args[1]], ast.Load()), node.args[1]), adds=True)
         elif key and len(node.args) == 1 and name in ("append", "extend", "update"):
             value = node.args[0]
             if name == "append":
@@ -411,6 +415,36 @@ class Names:
                 if plain and other.keywords:
                     found.append(other)
         return found
+
+    def deferred(self, call: ast.Call) -> ast.Call | None:
+        """``f(x)`` for ``Process(target=f, args=(x,))``, ``pool.submit(f, x)`` and the like."""
+        name, given = written_call(call)
+        if name in ("Process", "Thread") and "target" in given:
+            listed = self.followed(given["args"]) if "args" in given else None
+            function, words = given["target"], listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+        elif name in ("submit", "to_thread", "run_in_executor"):
+            function, *words = call.args[name == "run_in_executor" :] or [call.func]
+        else:
+            return None
+        if "." not in self.imported(function):
+            return None  # a function of the file's own
+        made = ast.copy_location(ast.Call(function, list(words), []), call)
+        self._parents[made] = self._parents[call]
+        return made
+
+    def texts(self, pattern: re.Pattern[str]) -> Iterator[ast.expr]:
+        """The texts of the file that begin with a pattern, each whole as it is put together."""
+        seen: set[ast.AST] = set()
+        for node in list(self._parents):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.match(node.value):
+                whole: ast.AST = node
+                while isinstance(above := self._parents.get(whole), (ast.JoinedStr, ast.BinOp, ast.List)):
+                    whole = above
+                if isinstance(whole, ast.List):  # "\n".join(lines)
+                    whole = above if isinstance(above, ast.Call) and self.joins_texts(above) else node
+                if isinstance(whole, ast.expr) and whole not in seen:
+                    seen.add(whole)
+                    yield whole
 
     def lists(self) -> Iterator[tuple[ast.List, ast.expr | None]]:
         """The lists of the file that may be command lines of vLLM, in its order, and what each is assigned to."""
@@ -930,7 +964,8 @@ class Names:
             return None
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = node.func
-            of_mapping = isinstance(called, ast.Attribute) and called.attr == "get" and self._is_environment(called.value)
+            mapping = called.value if isinstance(called, ast.Attribute) and called.attr == "get" else None
+            of_mapping = mapping is not None and self._is_environment(mapping)
             if of_mapping or self.imported(called) in ("os.getenv", "getenv"):
                 default = node.args[1] if len(node.args) > 1 else None
                 default = next((item.value for item in node.keywords if item.arg == "default"), default)
@@ -1090,6 +1125,11 @@ class Names:
                 between = Value(Text.at(str(mark), self.source.span(node)))
                 parts = [part for word in words for part in (between, value_of_word(word, splits=True))]
                 return Value.join(parts[1:]) if parts else Value(Text.at("", self.source.span(node)))
+        pieces = self._filled_in(node) if depth <= MAX_DEPTH else None
+        if pieces is not None:
+            place = self.source.span(node)
+            filled = [Value(Text.at(it, place)) if isinstance(it, str) else self._value(it, depth + 1) for it in pieces]
+            return Value.join(value.at(place) for value in filled) if filled else Value(Text.at("", place))
         steps = self._path_steps(node) if depth <= MAX_DEPTH else None
         if steps is not None:
             between = Value(Text.at("/", self.source.span(node)))
@@ -1098,6 +1138,44 @@ class Names:
         text = self.source.text(use)
         written = " ".join(text.value.split())
         return Value.unknown(text, self.why(node), written=written, splits=False)
+
+    def _filled_in(self, node: ast.expr) -> list[str | ast.expr] | None:
+        """The parts of ``"... {x}".format(x=1)`` and ``"... %s" % x``; None for other expressions."""
+        template: ast.expr | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+            template = node.func.value
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            template = node.left
+        text, known = self.constant(template) if template is not None else (None, False)
+        if not known or not isinstance(text, str):
+            return None
+        if isinstance(node, ast.BinOp):
+            given = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+            pieces = _PERCENT.split(text)
+            if len(pieces) != len(given) + 1:
+                return None
+            literal = [piece.replace("%%", "%") for piece in pieces]
+            return [literal[0], *(part for pair in zip(given, literal[1:], strict=True) for part in pair)]
+        if not isinstance(node, ast.Call):
+            return None
+        keywords = written_call(node)[1]
+        parts: list[str | ast.expr] = []
+        try:
+            fields = list(string.Formatter().parse(text))
+        except ValueError:
+            return None
+        counted = 0
+        for before, name, _, _ in fields:
+            parts.append(before)
+            if name is None:
+                continue
+            index = counted if not name else int(name) if name.isdecimal() and len(name) < 4 else len(node.args)
+            counted += not name
+            value = keywords.get(name) if index >= len(node.args) else node.args[index]
+            if value is None or isinstance(value, ast.Starred):
+                return None
+            parts.append(value)
+        return parts
 
     def _plain(self, node: ast.expr) -> ast.expr:
         """``x`` for ``str(x)``: as a word it is the same."""
@@ -1393,6 +1471,10 @@ def _key(node: ast.AST) -> str | None:
         owner = _key(node.value)
         return f"{owner}.{node.attr}" if owner is not None else None
     return None
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _part(node: ast.expr, index: int) -> ast.expr:

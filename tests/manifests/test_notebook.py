@@ -88,6 +88,13 @@ def test_a_file_that_a_cell_writes_and_the_tree_has_is_read_there() -> None:
     assert [unit.path for unit in read_tree(files).units] == ["a/serve.py"]
 
 
+def test_commands_that_a_name_holds() -> None:
+    text = notebook(
+        "line = 'vllm serve org/m --port 1'\nother = 'ls'", "!{line} &", "!nohup $line > log", "!{other}", "!{unknown}"
+    )
+    assert [words for _, words in shown(text)] == ["org/m --port 1", "org/m --port 1"]
+
+
 def test_what_stands_in_a_long_text_is_no_command() -> None:
     text = notebook(
         'def f():\n    """Start it:\n\n    !vllm serve org/doc\n    """\n!vllm serve org/m',

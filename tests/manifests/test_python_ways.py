@@ -1,0 +1,126 @@
+"""Roundabout ways in which Python starts vLLM: texts filled in, scripts it writes, other processes, rented machines."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kvgate.manifests.read import read_tree
+from kvgate.manifests.unit import ServeUnit
+from kvgate.source.text import SourceFile
+
+
+def units(text: str) -> list[ServeUnit]:
+    return list(read_tree([SourceFile("serve.py", dedent(text))], named=frozenset({"serve.py"})).units)
+
+
+def words(unit: ServeUnit) -> str:
+    return " ".join(("?" if word.unresolved else "") + word.value for word in unit.words)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("'vllm serve {} --port {}'.format('org/m', 1)", "org/m --port 1"),
+        ("'vllm serve {model} --port {} --seed {port}'.format(1, model='org/m', port=port)",
+         "org/m --port 1 --seed ?port"),
+        ("'vllm serve {0} --served-model-name {0}'.format('org/m')", "org/m --served-model-name org/m"),
+        ("'vllm serve org/m --hf-overrides \\'{{}}\\''.format()", "org/m --hf-overrides {}"),
+        ("'vllm serve {} {}'.format('org/m')", None),
+        ("'vllm serve {'.format('org/m')", None),
+        ("'vllm serve %s --port %d' % ('org/m', 1)", "org/m --port 1"),
+        ("'vllm serve %s' % 'org/m'", "org/m"),
+        ("'vllm serve org/m --x 5%% --gpu-memory-utilization %.2f' % 0.5", "org/m --x 5% --gpu-memory-utilization 0.5"),
+        ("'vllm serve %s %s' % ('org/m',)", None),
+    ],
+)  # fmt: skip
+def test_texts_that_are_filled_in(line: str, expected: str | None) -> None:
+    found = units(f"import subprocess\nsubprocess.Popen({line}, shell=True)\n")
+    if expected is None:  # what is wrong in itself is no more than what it says
+        assert all(unit.words[0].unresolved for unit in found)
+    else:
+        assert [words(unit) for unit in found] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("multiprocessing.Process(target=os.system, args=('vllm serve org/m --port 1',)).start()", "org/m --port 1"),
+        ("threading.Thread(target=subprocess.run, args=(['vllm', 'serve', 'org/m'],), daemon=True)", "org/m"),
+        ("pool.submit(subprocess.run, ['vllm', 'serve', 'org/m'])", "org/m"),
+        ("asyncio.to_thread(os.system, 'vllm serve org/m')", "org/m"),
+        ("loop.run_in_executor(None, os.system, 'vllm serve org/m')", "org/m"),
+        ("Process(target=run_server, args=(parse_args(['--model', 'org/m']),))", "--model org/m"),
+        ("Process(target=print, args=('vllm serve org/m',))", None),
+        ("Process(target=os.system)", None),
+        ("pool.submit()", None),
+    ],
+)
+def test_what_another_process_or_thread_runs(call: str, expected: str | None) -> None:
+    found = units(f"import os, subprocess\nfrom vllm.entrypoints.openai.api_server import run_server\n{call}\n")
+    assert [words(unit) for unit in found] == ([] if expected is None else [expected])
+
+
+def test_what_is_inserted_into_a_list() -> None:
+    found = units(
+        """\
+        import subprocess
+        cmd = ["vllm", "serve", "org/m"]
+        cmd.insert(3, "--enforce-eager")
+        cmd.insert(0, "nohup")
+        subprocess.Popen(cmd)
+        """
+    )
+    assert [words(unit) for unit in found] == ["org/m --enforce-eager"]
+
+
+def test_scripts_that_a_program_writes() -> None:
+    found = units(
+        '''\
+        NAME = "org/a"
+        open("a.sh", "w").write("#!/bin/bash\\nexport X=1\\nvllm serve " + NAME + " --port 1\\n")
+        JOB = f"""#!/usr/bin/env bash
+        #SBATCH --gpus=2
+        srun vllm serve org/b --max-model-len {8 * 2}
+        """
+        lines = "\\n".join(["#!/bin/sh", "cd /x", "vllm serve org/c --seed 3"])
+        HELP = """
+        Run this:
+        #!/bin/bash
+        vllm serve org/d
+        """
+        assert text == "#!/bin/bash\\nvllm serve org/e"
+        OTHER = "#!/usr/bin/python\\nvllm serve org/f"
+        '''
+    )
+    assert [words(unit) for unit in found] == ["org/a --port 1", "org/b --max-model-len 16", "org/c --seed 3"]
+
+
+def test_a_script_that_is_written_and_run_is_one_server() -> None:
+    code = 'import subprocess\nS = "#!/bin/bash\\nvllm serve org/m"\n'
+    code += 'open("s.sh", "w").write(S)\nsubprocess.run(S, shell=True)\n'
+    assert [words(unit) for unit in units(code)] == ["org/m"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "count", "names"),
+    [
+        ("Resources(cloud=x, accelerators='A100:4')", 4, ("A100",)),
+        ("Resources(accelerators={'L4': 2})", 2, ("L4",)),
+        ("sky.Resources(accelerators='H100')", 1, ("H100",)),
+        ("Resources(gpu=GPU(memory='24GB', count=2))", 2, ()),
+        ("Resources(gpu=GPU(name='A10', count=1))", 1, ("A10",)),
+        ("Resources(cpus=4)", None, ()),
+        ("[Resources(accelerators='A100:4'), Resources(accelerators='H100:2')]", None, ()),
+    ],
+)
+def test_machines_that_a_task_is_given(resources: str, count: int | None, names: tuple[str, ...]) -> None:
+    (unit,) = units(f"import sky\ntask = sky.Task(run='vllm serve org/m')\ntask.set_resources({resources})\n")
+    assert [request.count for request in unit.gpu_requests] == ([] if count is None else [count])
+    assert [hint.values for hint in unit.node_hints] == ([names] if names else [])
+
+
+def test_commands_one_below_the_other() -> None:
+    (unit,) = units("Service(image=x, commands=['pip install y', 'vllm serve org/m --port 1', *more])\n")
+    assert words(unit) == "org/m --port 1"
