@@ -1,9 +1,12 @@
 """Python that starts vLLM, by its syntax tree: nothing is imported or run.
 
 Read are ``AsyncEngineArgs(...)`` and ``EngineArgs(...)``, ``vllm.LLM(...)`` (an offline engine, a kind of its own),
-command lines handed to ``subprocess`` and ``os``, and ``LLMConfig(...)`` of Ray Serve. A value is followed through
-plain assignments, parameters with defaults, ``os.environ.get(name, default)`` and options of ``argparse`` and
-``click``; what only a run knows is unresolved.
+command lines handed to ``subprocess`` and ``os`` (by a function of the file for its callers, by another process), those
+that are written out word by word, scripts of a shell that a program writes, and ``LLMConfig(...)`` of Ray Serve.
+
+A value is followed through plain assignments, loops and comprehensions over what is written out, functions with one
+``return``, parameters with defaults, ``os.environ.get(name, default)`` and options of ``argparse`` and ``click``; what
+only a run knows is unresolved.
 """
 
 from __future__ import annotations

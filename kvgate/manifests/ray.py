@@ -171,8 +171,10 @@ class _Cluster:
             yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
             return
         if variable is None and not any(entry.key.value == "model" for entry in given):
-            # it names no model: one that installs vLLM serves with it
-            if find_requirement(item.text for item in packages if isinstance(item, Scalar)) is None:
+            # it names no model: one that installs vLLM, or is called after it and told of it, serves with it
+            installs = find_requirement(item.text for item in packages if isinstance(item, Scalar)) is not None
+            sets = any(key.startswith("VLLM_") for key in environment[0])
+            if not installs and not (sets and says_engine(self.name) and self.devices):
                 return
         elif "vllm" not in application.span.text.lower() and not (self.image and says_engine(self.image.value)):
             return

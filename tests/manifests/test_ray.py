@@ -188,6 +188,26 @@ def test_an_application_of_ones_own_that_installs_vllm() -> None:
     assert found.requirement.value == "vllm==0.5.0"
 
 
+def test_an_application_of_ones_own_that_names_no_model() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayService
+        metadata: {name: vllm-tpu}
+        spec:
+          serveConfigV2: |
+            applications:
+              - {name: a, import_path: "serve:app", runtime_env: {env_vars: {VLLM_XLA_CACHE_PATH: /tmp/x}}}
+          rayClusterConfig:
+            workerGroupSpecs:
+              - template: {spec: {containers: [{name: w, image: "$IMAGE", resources: {limits: {google.com/tpu: 4}}}]}}
+        """
+    (found,) = units(text)
+    assert (found.words[0].value, found.words[0].splits, found.storage_model) == ("serve:app", True, None)
+    assert units(text.replace("vllm-tpu", "vllm-router")) == []
+    assert units(text.replace("VLLM_XLA", "XLA")) == []
+    assert units(text.replace("google.com/tpu: 4", "cpu: 4")) == []
+
+
 def test_a_configuration_file_of_ray_serve() -> None:
     text = """\
         applications:
