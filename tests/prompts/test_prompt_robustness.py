@@ -57,6 +57,9 @@ DEEP = {
     + "    return llm.invoke(prompt)\n",
     "calls": "".join(f"def prompt{n}(x):\n    return prompt{n + 1}(x) + prompt{n + 1}(x)\n" for n in range(60)),
     "cyclic classes": "class A(B):\n    prompt = 1\nclass B(A):\n    def prompt(self):\n        return self.system\n",
+    "arguments in a row": "def prompt(x):\n    pairs = [('{a}', x), ('{b}', '')]\n    text = 'Say {a} {b}.'\n"
+    + "    for pair in pairs:\n        text = text.replace(*pair)\n    return text\n"
+    + "def prompt2(x):\n    return 'Say {a}.'.replace(*('{a}', x))\n",
     "self list": "messages = [{'role': 'user', 'content': 'x'}]\nmessages.append(messages)\nprompt = f'{messages}'\n",
     "big literal": "messages = [" + ",".join(["{'role': 'user', 'content': 'x'}"] * 4_000) + "]\n",
 }

@@ -489,7 +489,7 @@ class Calls(Expressions):
 
     def replaced(self, node: ast.Call, receiver: Written, old: str, new: Value, frame: Frame) -> Value:
         """``text.replace("{now}", stamp())``: a placeholder of one's own."""
-        at = self.span(node.args[1], frame)
+        at = self.span(node.args[-1] if node.args else node, frame)  # one `*pair` is two arguments
         value = entering(new, at)
         items: list[Item] = []
         for item in receiver.items:
