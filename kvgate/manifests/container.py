@@ -18,6 +18,7 @@ from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 from kvgate.source.yaml_tree import Scalar
 
 # Programs that start containers, and what of theirs looks like it.
+SHARING_PROGRAMS: Final = frozenset({"apptainer", "singularity"})
 CONTAINER_PROGRAMS: Final = frozenset({"docker", "podman", "nerdctl", "finch"})
 CLOUD_PROGRAMS: Final = frozenset({"az", "gcloud", "kubectl", "oc", "runpodctl", "vastai"})
 
@@ -27,9 +28,12 @@ Find = Callable[[str], "Value | None"]
 
 @record
 class ContainerRun:
-    """What a script says about a container that it starts itself (``docker run``), and about the machine it gets."""
+    """What a script says about a container that it starts itself (``docker run``), and about the machine it gets.
 
-    image: Word
+    ``shares``: the container sees the devices of what starts it, and its variables.
+    """
+
+    image: Word | None
     environment: Mapping[str, Value]
     spans: Mapping[str, Span]
     devices: tuple[GpuRequest, ...]
@@ -37,6 +41,7 @@ class ContainerRun:
     name: str | None
     labels: Mapping[str, Text]
     hints: tuple[NodeHint, ...] = ()
+    shares: bool = False
 
 
 @record

@@ -20,6 +20,7 @@ Format = Literal[
     "notebook",
     "procfile",
     "toml",
+    "apptainer",
 ]
 
 _BY_SUFFIX: Final[dict[str, Format]] = {
@@ -31,18 +32,23 @@ _BY_SUFFIX: Final[dict[str, Format]] = {
     ".service": "systemd", ".container": "systemd",
     ".bat": "batch", ".cmd": "batch",
     ".ps1": "powershell",
-    ".mk": "make",
+    ".def": "apptainer",
+    ".mk": "make", ".just": "make",
     ".py": "python",
     ".ipynb": "notebook",
     ".hcl": "hcl", ".nomad": "hcl", ".tf": "hcl",
 }  # fmt: skip
 _BY_NAME: Final[dict[str, Format]] = {
     "dockerfile": "dockerfile", "containerfile": "dockerfile",
-    "makefile": "make", "gnumakefile": "make", "justfile": "make",
+    "makefile": "make", "gnumakefile": "make", "justfile": "make", ".justfile": "make",
     "kustomization": "yaml",
     "procfile": "procfile",
+    "singularity": "apptainer",
     "supervisord.conf": "systemd", "supervisor.conf": "systemd",
 }  # fmt: skip
+
+# Names that others put something of their own behind (``Dockerfile.gpu``).
+_STEMS: Final = frozenset({"dockerfile", "containerfile", "makefile", "singularity"})
 
 #: Endings of files that readers take.
 FORMAT_SUFFIXES: Final = frozenset(_BY_SUFFIX)
@@ -69,7 +75,7 @@ def format_of_name(path: str) -> Format | None:
             break
         name = name[:dot]
     stem = name.partition(".")[0]
-    return _BY_NAME.get(name) or (_BY_NAME.get(stem) if stem in ("dockerfile", "containerfile", "makefile") else None)
+    return _BY_NAME.get(name) or (_BY_NAME.get(stem) if stem in _STEMS else None)
 
 
 def is_template_name(path: str) -> bool:

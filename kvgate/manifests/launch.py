@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.container import CLOUD_PROGRAMS, CONTAINER_PROGRAMS, Container, Find, Start
+from kvgate.manifests.container import CLOUD_PROGRAMS, CONTAINER_PROGRAMS, SHARING_PROGRAMS, Container, Find, Start
 from kvgate.manifests.entrypoint import (
     HUGGINGFACE_SERVER,
     Entry,
@@ -68,7 +68,7 @@ ARGUMENT_VARIABLES: Final = {
 }
 
 # Programs that start something else, which then starts vLLM.
-_STARTERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS | {"dynamo"}
+_STARTERS: Final = CONTAINER_PROGRAMS | CLOUD_PROGRAMS | SHARING_PROGRAMS | {"dynamo"}
 
 _ADDED: Final = "what the launcher adds to its arguments is not in the files read"
 
@@ -231,15 +231,17 @@ def _only_asks(start: Start) -> bool:
 
 def _of_container_run(command: Command, find: Find | None) -> list[Start] | None:
     """What ``docker run`` and the like start; None where a command is nothing of the kind."""
+    from kvgate.manifests.apptainer import sharing_container_of
     from kvgate.manifests.cloud_run import cloud_container_of
     from kvgate.manifests.container_run import container_of
 
-    found = container_of(command, find) or cloud_container_of(command)
+    found = container_of(command, find) or sharing_container_of(command, find) or cloud_container_of(command)
     if found is None:
         return None
     container, run = found
     conditions = _conditions(command)
-    return [replace(start, run=run, notes=(*start.notes, *conditions)) for start in find_starts(container)]
+    starts = [replace(start, run=run, notes=(*start.notes, *conditions)) for start in find_starts(container)]
+    return starts if starts or not run.shares else None
 
 
 def _with_config(start: Start, find: Find | None) -> Start:

@@ -18,6 +18,7 @@ from kvgate.source.text import SourceFile, Span, Text
 
 MAX_LINES: Final = 10_000
 MAX_DEPTH: Final = 8
+MAX_HEAD: Final = 2_000
 
 _VARIABLE: Final = re.compile(
     r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*+)[ \t]*+(?P<how>[:?+]{0,2}=)[ \t]*(?P<value>[^\n#]*)"
@@ -33,13 +34,14 @@ _REFERENCE: Final = re.compile(
 
 def read_makefile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     """The serve units of the recipes of one file."""
-    just = file.path.rpartition("/")[2].lower() == "justfile"
+    just = file.path.rpartition("/")[2].lower().endswith(("justfile", ".just"))
     variables: dict[str, Value] = {}
     number = 0
-    for target, recipe in _recipes(file, variables, just):
+    for target, recipe, parameters in _recipes(file, variables, just):
         if "vllm" not in recipe.value.lower() and "docker" not in recipe.value.lower():
             continue
-        script = _expanded(recipe, variables, 0, just=just)
+        known = {name: value for name, value in {**variables, **parameters}.items() if value is not None}
+        script = _expanded(recipe, known, 0, just=just)
         try:
             starts = starts_of_script(script, {}, beside(tree, file))
         except TooLargeError as error:
@@ -50,8 +52,10 @@ def read_makefile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
             yield unit_of(start, around, number)
 
 
-def _recipes(file: SourceFile, variables: dict[str, Value], just: bool) -> Iterator[tuple[str, Value]]:
-    found: list[tuple[str, list[Value]]] = []
+def _recipes(
+    file: SourceFile, variables: dict[str, Value], just: bool
+) -> Iterator[tuple[str, Value, dict[str, Value | None]]]:
+    found: list[tuple[str, list[Value], dict[str, Value | None]]] = []
     lines: list[Value] | None = None
     starts = file.line_starts
     number = 0
@@ -83,25 +87,59 @@ def _recipes(file: SourceFile, variables: dict[str, Value], just: bool) -> Itera
         target = (_JUST_TARGET if just else _TARGET).match(line)
         if match and (not just or match["how"] == ":="):
             lines = None
-            _assign(match, text, variables)
+            _assign(match, text, variables, just=just)
         elif target:
             lines = []
-            found.append((target["name"], lines))
+            found.append((target["name"], lines, _parameters(text) if just else {}))
         elif line.strip() and not line.startswith("#"):
             lines = None
-    for name, recipe in found:
+    for name, recipe, parameters in found:
         parts: list[Value] = []
         for value in recipe:
             parts += [value, Value(Text.at("\n", value.span))]
         if parts:
-            yield name, Value.join(parts)
+            yield name, Value.join(parts), parameters
 
 
-def _assign(match: re.Match[str], text: Text, variables: dict[str, Value]) -> None:
+# A string of just's, or what its functions take for a variable that is not set.
+_JUST_VALUE: Final = re.compile(
+    r"(?:(?:env|env_var_or_default)\([ \t]*(?P<first>['\"])\w{1,100}(?P=first)[ \t]*,[ \t]*)?"
+    r"(?P<quote>['\"])(?P<text>[^'\"\n]*)(?P=quote)[ \t]*\)?"
+)
+_HEAD: Final = re.compile(r"(?:[^:'\"]|'[^']*'|\"[^\"]*\")*+")  # up to what the recipe depends on
+_PARAMETER: Final = re.compile(
+    r"(?<=[ \t])[+*$]{0,2}(?P<name>[A-Za-z_][\w-]*)(?:=(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s:]+))?"
+)
+
+
+def _parameters(text: Text) -> dict[str, Value | None]:
+    """What a recipe of just is called with where its caller says nothing; None for what the caller must say."""
+    found: dict[str, Value | None] = {}
+    head = _HEAD.match(text.value, 0, MAX_HEAD)
+    for match in _PARAMETER.finditer(text.value, 0, head.end() if head else 0):
+        stated = Value(text.slice(*match.span("value"))) if match["value"] else None
+        found[match["name"]] = _of_just(stated) if stated is not None else None
+    return found
+
+
+def _of_just(value: Value) -> Value:
+    """The text that an expression of just comes to; unknown where it is more than a string."""
+    match = _JUST_VALUE.fullmatch(value.value)
+    if match is not None:
+        return value.slice(*match.span("text"))
+    if re.fullmatch(r"[A-Za-z_]\w*", value.value):  # another variable
+        return Value(Text.at("{{" + value.value + "}}", value.span))
+    return Value.unknown(value.text, "an expression of just, not worked out", splits=False)
+
+
+def _assign(match: re.Match[str], text: Text, variables: dict[str, Value], *, just: bool) -> None:
     name, how = match["name"], match["how"]
     start, end = match.span("value")
     end = start + len(text.value[start:end].rstrip())
     value = Value(text.slice(start, end))
+    if just:
+        variables[name] = _of_just(value)
+        return
     if value.value[:1] in ("'", '"') and value.value[-1:] == value.value[:1] and len(value.value) > 1 and how == ":=":
         quoted = value.slice(1, len(value.text) - 1)
         value = quoted if value.value[0] not in quoted.value else value

@@ -442,6 +442,10 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
             from kvgate.source.toml_tree import parse_toml
 
             yield from read_keyed_commands(tree, file, parse_toml(file))
+    elif form == "apptainer":
+        from kvgate.manifests.apptainer import read_definition
+
+        yield from read_definition(tree, file)
     elif form == "procfile":
         from kvgate.manifests.procfile import read_procfile
 

@@ -27,7 +27,7 @@ MAX_IMAGES: Final = 20  # whose Dockerfiles a script writes
 # A script without any of these starts no vLLM, nor runs one that does.
 _MAY_START: Final = re.compile(
     r"\bserve\b|vllm\.(?:entrypoints|scripts)|vllm[\w.-]{0,100}[/:]|/[\w.-]*vllm|dynamo\.vllm|huggingfaceserver|\.sh\b|\.py\b"
-    r"|\b(?:docker|finch|nerdctl|podman)\b[^\n]{0,400}\b(?:create|run)\b"
+    r"|\b(?:apptainer|docker|finch|nerdctl|podman|singularity)\b[^\n]{0,400}\b(?:create|instance|run)\b"
 )
 # Variables of llm-d-benchmark's scenarios, which fill a chart's values.
 SCENARIO: Final = re.compile(r"\bLLMDBENCH_VLLM_(?:MODELSERVICE|STANDALONE)_\w*ARGS\b")
@@ -279,7 +279,8 @@ def _holes(start: Start) -> int:
 
 def _key(start: Start) -> tuple[object, ...]:
     words = tuple(word.value for word in start.words)
-    return (words, start.entry, start.run.image.value if start.run is not None else None)
+    image = start.run.image if start.run is not None else None
+    return (words, start.entry, image.value if image is not None else None)
 
 
 _CASE: Final = re.compile(r"""(?m)\bcase\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+in\b""")

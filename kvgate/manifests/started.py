@@ -50,7 +50,10 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
     image: Word | None
     if run is not None:
         # the container sees nothing of the script's environment but what it is handed
-        environment = environment_of(run.environment, run.spans, start.environment)
+        shared_in = (around.variables, around.spans) if run.shares else ({}, {})
+        environment = environment_of(
+            {**shared_in[0], **run.environment}, {**shared_in[1], **run.spans}, start.environment
+        )
         image, devices, shared = run.image, run.devices, run.shared_memory
         name = run.name or name
     else:
@@ -61,7 +64,7 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
 
         values = {item.name: Value(item.value) for item in environment if item.value is not None}
         visible = visible_devices(values, {item.name: item.span for item in environment})
-        devices = (visible,) if visible is not None else around.allotted if run is None else ()
+        devices = (visible,) if visible is not None else around.allotted if run is None or run.shares else ()
     parts = [around.file.path, *around.names, str(number + 1) if number else ""]
     return ServeUnit(
         id="/".join(part for part in parts if part),

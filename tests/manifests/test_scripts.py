@@ -552,7 +552,22 @@ def test_values_of_several_lines_in_a_makefile() -> None:
 
 def test_justfile() -> None:
     unit = one('model := "org/m"\n\nserve port="8000":\n    vllm serve {{model}} --port {{port}}\n', "justfile")
-    assert words(unit) == "org/m --port ?{{port}}"
+    assert words(unit) == "org/m --port 8000"
+
+
+@pytest.mark.parametrize("path", ["justfile", ".justfile", "tools/serve.just"])
+def test_values_and_parameters_of_a_justfile(path: str) -> None:
+    text = (
+        "model := env(\"MODEL\", \"org/m\")\nport := env_var_or_default('PORT', '8000')\nname := model\n"
+        "size := '4096'\nlonger := size + '0'\n\n"
+        'serve gpus="2" size *args: build other\n'
+        "    vllm serve {{model}} --port {{ port }} --served-model-name {{name}} -tp {{gpus}} "
+        "--max-model-len {{size}} --max-num-batched-tokens {{longer}} {{args}} {{name}}\n"
+    )
+    assert words(one(text, path)) == (
+        "org/m --port 8000 --served-model-name org/m -tp 2 --max-model-len ?{{size}} "
+        "--max-num-batched-tokens ?size + '0' ?{{args}} org/m"
+    )
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
