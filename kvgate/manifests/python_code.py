@@ -314,6 +314,9 @@ class _Reader:
 
     def _engine(self, call: ast.Call, name: str, dotted: str) -> Iterator[tuple[Start, str, _Around]]:
         kind = _ENGINES[name]
+        made = self.names.made_of(call)
+        if made is not None and written_call(made)[0] in _ENGINES:
+            return  # LLM(**asdict(engine_args)): found where its arguments are made
         forwarded = self.names.forwarded(call)
         if forwarded:
             # the class hands on what it is made with: each place that makes one is a server

@@ -398,6 +398,15 @@ class Names:
             node = node.value
         return ".".join([self.imported(node), *reversed(parts)])
 
+    def made_of(self, call: ast.Call) -> ast.Call | None:
+        """The call that made what is handed on as ``**asdict(made)`` or ``**vars(made)``."""
+        for keyword in call.keywords:
+            given = keyword.value
+            if keyword.arg is None and isinstance(given, ast.Call) and _called_name(given) in ("asdict", "vars"):
+                made = self.followed(given.args[0]) if len(given.args) == 1 else None
+                return made if isinstance(made, ast.Call) else None
+        return None
+
     def forwarded(self, call: ast.Call) -> list[ast.Call]:
         """The calls whose keywords a function hands on with ``**kwargs``; none where it hands on something else."""
         rest = [keyword.value for keyword in call.keywords if keyword.arg is None]
@@ -755,7 +764,7 @@ class Names:
         if isinstance(node, (ast.List, ast.Tuple)):
             items = [self.constant(item, depth + 1) for item in node.elts]
             return ([value for value, _ in items], True) if all(known for _, known in items) else (None, False)
-        if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and self.imported(node.func) == "dict"):
+        if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and self._makes_mapping(node)):
             return self._mapping(node, depth)
         variable = self._variable(node)
         if variable is not None:
@@ -1024,6 +1033,13 @@ class Names:
             return self._filtered(node, depth)
         return self._items_of_call(node, depth) if isinstance(node, ast.Call) else None
 
+    def _makes_mapping(self, node: ast.Call) -> bool:
+        """Whether a call's keywords are the entries of a mapping: of ``dict``, or an object of vLLM's configuration."""
+        dotted = self.imported(node.func)
+        name = dotted.rpartition(".")[2]
+        of_vllm = dotted.startswith("vllm.") and name.endswith("Config") and not node.args
+        return name in ("dict", "ModelLoadingConfig") or of_vllm
+
     def _items_of_call(self, node: ast.Call, depth: int) -> list[Item] | None:
         """``dict(base, key=value)``, ``base.copy()``, ``deepcopy(base)``, ``function_of_the_file()``."""
         name = self.imported(node.func).rpartition(".")[2]
@@ -1031,7 +1047,7 @@ class Names:
             return self.items(node.func.value, depth + 1)
         if name in ("copy", "deepcopy") and len(node.args) == 1:
             return self.items(node.args[0], depth + 1)
-        if name in ("dict", "ModelLoadingConfig"):
+        if self._makes_mapping(node):
             result: list[Item] = []
             for base in node.args:
                 inner = self.items(base, depth + 1)

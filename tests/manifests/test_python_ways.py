@@ -124,3 +124,36 @@ def test_machines_that_a_task_is_given(resources: str, count: int | None, names:
 def test_commands_one_below_the_other() -> None:
     (unit,) = units("Service(image=x, commands=['pip install y', 'vllm serve org/m --port 1', *more])\n")
     assert words(unit) == "org/m --port 1"
+
+
+def test_an_engine_that_is_made_of_its_arguments_is_one() -> None:
+    found = units(
+        """\
+        from dataclasses import asdict
+        from vllm import LLM, EngineArgs
+        from vllm.config import KVTransferConfig
+        transfer = KVTransferConfig(kv_connector="LMCacheConnectorV1", kv_role="kv_both")
+        args = EngineArgs(model="org/m", kv_transfer_config=transfer, max_model_len=8)
+        llm = LLM(**asdict(args))
+        other = LLM(**asdict(unknown))
+        """
+    )
+    assert [(unit.span.line, words(unit)) for unit in found] == [
+        (5, '--model org/m --kv-transfer-config {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"} '
+            "--max-model-len 8"),
+        (7, "?asdict(unknown)"),
+    ]  # fmt: skip
+
+
+def test_objects_of_configuration_are_what_they_are_made_with() -> None:
+    (unit,) = units(
+        """\
+        from vllm import LLM
+        from vllm.config import CompilationConfig, Mode
+        from elsewhere import Other
+        LLM("org/m", compilation_config=CompilationConfig(level=3), a=CompilationConfig(mode=Mode.X), b=Other(c=1))
+        """
+    )
+    assert words(unit) == (
+        '--model org/m --compilation-config {"level": 3} --a ?CompilationConfig(mode=Mode.X) --b ?Other(c=1)'
+    )
