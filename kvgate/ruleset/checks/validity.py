@@ -180,7 +180,7 @@ def tool_parser(case: Case, params: NoParams) -> Iterator[Draft]:
         yield Draft(at="arg:enable_auto_tool_choice", values=values)
     elif parser is not None and automatic is not True:
         yield Draft(at="arg:tool_call_parser", variant="not-enabled", values=values)
-    elif automatic is not True and parser is None:
+    elif automatic is not True and parser is None and case.unit.kind not in _OF_PROGRAMS:
         place = next(_automatic_clients(case), None)
         if place is not None:
             yield Draft(
@@ -190,6 +190,8 @@ def tool_parser(case: Case, params: NoParams) -> Iterator[Draft]:
             )
 
 
+#: Kinds of servers that a program starts, which may hand them more than stands where it does.
+_OF_PROGRAMS: Final = ("python", "offline-engine")
 _AUTOMATIC: Final = regex(r"""["']?tool_choice["']?\s*[:=]\s*["']auto["']""")
 
 
@@ -257,7 +259,9 @@ def client_tokens(scene: Scene, params: NoParams) -> Iterator[Draft]:
         found = [match for match in _MAX_TOKENS.finditer(file.text) if _is_answer(scene, file, match)]
         if not found:
             continue
-        lengths = [(_context(case) or 0, case) for case in servers_of(scene, file)]
+        # an engine in the program itself refuses no request: it stops where its context ends
+        asked = [case for case in servers_of(scene, file) if case.unit.kind != "offline-engine"]
+        lengths = [(_context(case) or 0, case) for case in asked]
         length, case = max(lengths, key=lambda pair: pair[0], default=(0, None))
         if case is None or length <= 0:
             continue
