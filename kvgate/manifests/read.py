@@ -542,6 +542,7 @@ def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterato
     from kvgate.manifests.peers import peers_of
 
     moves = node_at(document, "namespace") is not None
+    folder = posixpath.dirname(file.path)
     for built in built_objects(tree, file, document):
         with peers_of(tree).moved(moves):
             found = list(_read_object(tree, built.file, built.document, built.span))
@@ -552,7 +553,13 @@ def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterato
                 if _servers(found) == _servers(before):
                     continue
             tree.overlaid.setdefault((place.file.path, place.start), set()).add(file.path)
-        yield from found
+        own = built.given is not None and posixpath.dirname(built.given.origin.span.path) == folder
+        for unit in found:
+            if isinstance(unit, ServeUnit) and folder and not own:
+                # overlays of one base are told apart by their folders
+                yield replace(unit, id=f"{unit.id}@{posixpath.basename(folder)}")
+            else:
+                yield unit
 
 
 def _servers(found: Iterable[ServeUnit | Unread]) -> list[tuple[object, ...]]:

@@ -65,7 +65,7 @@ def test_a_patch_file_is_read_with_its_base() -> None:
         """
     overlay = "resources: [../base]\npatches:\n  - path: patch.yaml\nnamespace: prod\n"
     (over,) = tree(overlay, **{"over/patch.yaml": patch})
-    assert (over.id, over.path, over.span.line) == ("Deployment/prod/llm/vllm", "over/patch.yaml", 8)
+    assert (over.id, over.path, over.span.line) == ("Deployment/prod/llm/vllm@over", "over/patch.yaml", 8)
     assert words(over) == "--model org/m --max-model-len=1200"
     assert over.words[2].span.path == "over/patch.yaml"
     assert over.image is not None
@@ -167,7 +167,7 @@ OVERLAY = """\
 
 def test_the_patches_of_one_kustomization_make_one_server() -> None:
     (over,) = tree(OVERLAY, **PATCHES)
-    assert (over.id, over.path, over.span.line) == ("Deployment/default/llm/vllm", "over/a-args.yaml", 1)
+    assert (over.id, over.path, over.span.line) == ("Deployment/default/llm/vllm@over", "over/a-args.yaml", 1)
     assert words(over) == "--model org/big --tensor-parallel-size=2"
     assert [(hint.key, hint.values) for hint in over.node_hints] == [("gpu", ("h100",))]
     assert [(request.resource, request.count) for request in over.gpu_requests] == [("nvidia.com/gpu", 2)]
@@ -180,6 +180,7 @@ def test_each_overlay_is_a_server_of_its_own_and_the_base_none() -> None:
     second = "kind: Kustomization\nresources: [../base]\nimages: [{name: vllm/vllm-openai, newTag: v0.10.0}]\n"
     one, two = tree(OVERLAY, **PATCHES, **{"small/kustomization.yaml": second})
     assert (one.path, two.path, two.span.line) == ("over/a-args.yaml", "small/kustomization.yaml", 3)
+    assert (one.id, two.id) == ("Deployment/default/llm/vllm@over", "Deployment/default/llm/vllm@small")
     assert (words(two), two.replicas) == ("--model org/m", 1)
     assert two.image is not None
     assert (two.image.value, two.image.span.path) == ("vllm/vllm-openai:v0.10.0", "small/kustomization.yaml")
