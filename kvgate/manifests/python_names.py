@@ -695,6 +695,12 @@ class Names:
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
+        if isinstance(node, ast.Call) and _called_name(node) == "getattr" and len(node.args) > 1:
+            name, known = self.constant(node.args[1], depth + 1)
+            if known and isinstance(name, str):
+                attribute = self._attribute(node.args[0], name, node)
+                reached = self.followed(attribute, depth + 1)
+                return node if reached is attribute else reached
         if isinstance(node, ast.Call):
             returned = self._returned(node)
             if returned is None or self._condition(returned, self._function(returned)) != (True, None):
@@ -1061,8 +1067,41 @@ class Names:
                 place = Span(self.source.file, start, start + len(keyword.arg))
                 result.append((keyword.arg, keyword.value, place, None))
             return result
+        of_object = self._object_of(node)
+        if of_object is not None:
+            return self._items_of_object(of_object, node, depth)
         returned = self._returned(node)
         return self.items(returned, depth + 1) if returned is not None else None
+
+    @staticmethod
+    def _object_of(node: ast.Call) -> ast.expr | None:
+        """``x`` of ``asdict(x)``, ``vars(x)``, ``x.model_dump()``: what a mapping of its fields is made of."""
+        name = _called_name(node)
+        if name in ("asdict", "vars") and len(node.args) == 1:
+            return node.args[0]
+        dumps = name in ("dict", "model_dump") and isinstance(node.func, ast.Attribute) and not node.args
+        return node.func.value if dumps and isinstance(node.func, ast.Attribute) else None
+
+    def _items_of_object(self, node: ast.expr, use: ast.expr, depth: int) -> list[Item] | None:
+        """The fields of an object of a class of the file, each with what it stands for."""
+        if isinstance(node, ast.Name) and node.id == "self":
+            owner = self._class(use)
+        else:
+            made = self.followed(node, depth + 1)
+            owner = self._classes.get(_key(made.func) or "") if isinstance(made, ast.Call) else None
+        if owner is None or _has_init(owner):
+            return None
+        return [
+            (item.target.id, self._attribute(node, item.target.id, use), self.source.span(item.target), None)
+            for item in owner.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        ]
+
+    def _attribute(self, node: ast.expr, name: str, use: ast.expr) -> ast.expr:
+        """``node.name`` where another expression stands."""
+        made = ast.copy_location(ast.Attribute(node, name, ast.Load()), use)
+        self._parents[made] = self._parents.get(use, self.module)
+        return made
 
     def _rest(self, node: ast.expr) -> Item:
         return ("", node, self.source.span(node), _NOT_KNOWN)
@@ -1391,6 +1430,13 @@ class Names:
                 parts = [self._key_at(key, place), value] if key else [value, value]
                 pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
                 found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
+        elif isinstance(over, ast.Call) and _called_name(over) == "fields" and len(over.args) == 1:
+            for key, value, place, _ in self._items_of_object(over.args[0], over, depth) or ():
+                # what dataclasses say of a field
+                named = [ast.keyword("name", self._key_at(key, place)), ast.keyword("default", value)]
+                found.append(([ast.copy_location(ast.Call(over.func, [], named), over)], None))
+            if not found:
+                return None
         else:
             listed = self.followed(over, depth + 1)
             if not isinstance(listed, (ast.List, ast.Tuple)) or len(listed.elts) > MAX_ROUNDS:

@@ -157,3 +157,46 @@ def test_objects_of_configuration_are_what_they_are_made_with() -> None:
     assert words(unit) == (
         '--model org/m --compilation-config {"level": 3} --a ?CompilationConfig(mode=Mode.X) --b ?Other(c=1)'
     )
+
+
+SETTINGS = """\
+import subprocess
+from dataclasses import asdict, dataclass, field, fields
+@dataclass
+class Settings:
+    max_model_len: int
+    seed: int = 1
+    enforce_eager: bool = True
+    quantization: str | None = None
+    extra: list = field(default_factory=list)
+settings = Settings(max_model_len=8)
+cmd = ["vllm", "serve", "org/m"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("for k, v in asdict(settings).items():\n    if v is None or v == []:\n        continue\n    flag = '--' + k\n"
+         "    if isinstance(v, bool):\n        cmd.append(flag)\n    else:\n        cmd += [flag, str(v)]\n",
+         "--max_model_len 8 --seed 1 --enforce_eager"),
+        ("cmd += [x for k, v in vars(settings).items() if v for x in ('--' + k, str(v))]\n",
+         "--max_model_len 8 --seed 1 --enforce_eager True"),
+        ("for f in fields(settings):\n    value = getattr(settings, f.name)\n    if value:\n"
+         "        cmd += [f'--{f.name}', str(value)]\n", "--max_model_len 8 --seed 1 --enforce_eager True"),
+        ("for k, v in settings.model_dump().items():\n    if k in ('seed', 'max_model_len'):\n"
+         "        cmd += ['--' + k, str(v)]\n", "--max_model_len 8 --seed 1"),
+        ("for k, v in asdict(unknown).items():\n    cmd += ['--' + k, str(v)]\n", "?--k ?v"),
+        ("for f in fields(unknown):\n    cmd += ['--' + f.name]\n", "?--f.name"),
+        ("cmd += ['--seed', str(getattr(settings, 'seed', 3)), '--x', getattr(settings, 'none', 'y')]\n",
+         "--seed 1 --x ?getattr(settings, 'none', 'y')"),
+    ],
+)  # fmt: skip
+def test_fields_that_become_flags(code: str, expected: str) -> None:
+    (unit,) = units(f"{SETTINGS}{code}subprocess.run(cmd)\n")
+    assert words(unit) == f"org/m {expected}"
+
+
+def test_an_engine_that_is_made_of_fields() -> None:
+    (_, unit) = units(f"{SETTINGS}from vllm import LLM\nLLM('org/m', **asdict(settings))\n")
+    assert words(unit) == "--model org/m --max-model-len 8 --seed 1 --enforce-eager --extra []"
