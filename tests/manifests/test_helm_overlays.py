@@ -337,3 +337,27 @@ def test_values_without_which_a_chart_starts_nothing() -> None:
     assert OWN[1] not in [
         text for _, text in told(units({**chart, **other, "my.values.yaml": "models: [{model: m}]\n"}))
     ]
+
+
+def test_values_that_tell_more_than_a_chart_without_its_helpers() -> None:
+    chart = {
+        "stack/Chart.yaml": "name: stack\n",
+        "stack/values.yaml": "servingEngineSpec: {modelSpec: []}\n",
+        "stack/templates/engine.yaml": """\
+            {{- range .Values.servingEngineSpec.modelSpec }}
+            ---
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: {{ .name }}}
+            spec:
+              containers: [{name: vllm, command: [vllm, serve, '{{ include "elsewhere.model" . }}', --port, "80"]}]
+            {{- end }}
+            """,
+    }
+    text = "servingEngineSpec: {modelSpec: [{name: a, modelURL: org/a, vllmConfig: {maxModelLen: 8}}]}\n"
+    own = "--model org/a --max-model-len 8 --no-enable-prefix-caching"
+    assert told(units({**chart, "my-values.yaml": text})) == [("my-values.yaml", own)]
+    chart["stack/templates/engine.yaml"] = chart["stack/templates/engine.yaml"].replace(
+        '{{ include "elsewhere.model" . }}', "{{ .modelURL }}"
+    )
+    assert told(units({**chart, "my-values.yaml": text})) == [("my-values.yaml", "org/a --port 80")]

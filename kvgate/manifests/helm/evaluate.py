@@ -1007,6 +1007,34 @@ def _numbered(parts: SequenceType[str]) -> dict[str, Item]:
     return {f"_{number}": part for number, part in enumerate(parts)}
 
 
+# Expressions that match in a time that is bounded: no groups, one repetition at most, and a short text.
+_PLAIN_EXPRESSION: Final = re.compile(r"\^?(?:\\[.\w+/-]|\[[^\]\[]*\]|[\w/:@ ,.=-])*[+*?]?(?:[\w/:@ ,=-]*)\$?")
+MAX_MATCHED: Final = 1_000
+
+
+def _matched(expression: Item, text: Item) -> re.Pattern[str]:
+    source = _string(expression)
+    if len(source) > MAX_MATCHED or len(_string(text)) > MAX_MATCHED or not _PLAIN_EXPRESSION.fullmatch(source):
+        raise ValueError
+    try:
+        return re.compile(source)
+    except re.error as error:
+        raise ValueError from error
+
+
+def _split(items: list[Item]) -> Item:
+    most = _whole(items[2])
+    text = _string(items[1])
+    return [text] if most == 1 else _matched(items[0], items[1]).split(text, max(most - 1, 0))
+
+
+def _literal(item: Item) -> str:
+    text = _string(item)
+    if "$" in text:
+        raise ValueError
+    return text
+
+
 def _end(item: Item) -> int | None:
     end = _whole(item)
     return end if end >= 0 else None
@@ -1215,6 +1243,9 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "splitList": lambda items: list(_string(items[1]).split(_string(items[0]))),
     "split": lambda items: _numbered(_string(items[1]).split(_string(items[0]))),
     "splitn": lambda items: _numbered(_string(items[2]).split(_string(items[0]), max(_whole(items[1]) - 1, 0))),
+    "regexSplit": _split,
+    "regexMatch": lambda items: _matched(items[0], items[1]).search(_string(items[1])) is not None,
+    "regexReplaceAll": lambda items: _matched(items[0], items[1]).sub(lambda _: _literal(items[2]), _string(items[1])),
     "substr": lambda items: _of_text(lambda text: text[max(_whole(items[0]), 0) : _end(items[1])])([items[2]]),
     "semverCompare": lambda items: _satisfies(_string(items[1]), _string(items[0])),
     "b64dec": lambda items: base64.b64decode(_string(items[-1]), validate=True).decode(),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kvgate.manifests.entrypoint import flag_name
 from kvgate.manifests.helm.application_sets import applications
 from kvgate.manifests.helm.chart import (
     Over,
@@ -203,18 +204,33 @@ def read_installation(tree: Tree, file: SourceFile, values: Mapping, folder: str
     # a loop of a template can give several servers one name
     plain = {(unit.id, server_of(unit)) for unit in _of_templates(tree, folder, None)}
     found = list(_of_templates(tree, folder, over))
-    if not found and not plain:
+    if not all(_knows_model(unit) for unit in found) or not (found or plain):
+        # the chart, or a part of it, is not at hand: the values themselves may tell more
         whole = values_of_chart(tree, folder, over=over) or values
-        own = values_of_chart(tree, folder)
-        before = read_values(tree, file, own) if own is not None else ()
-        plain = {(unit.id, server_of(unit)) for unit in before if isinstance(unit, ServeUnit)}
-        found = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
+        told = [unit for unit in read_values(tree, file, whole) if isinstance(unit, ServeUnit)]
+        if not found or (len(told) >= len(found) and all(_knows_model(unit) for unit in told)):
+            own = values_of_chart(tree, folder)
+            before = read_values(tree, file, own) if own is not None else ()
+            plain = {(unit.id, server_of(unit)) for unit in before if isinstance(unit, ServeUnit)}
+            found = told
     for unit in found:
         if (unit.id, server_of(unit)) in plain:
             continue  # labels and the like make no other server
         place = unit.span if unit.span.file is file else _place(unit, file)
-        told = unit.id if unit.id.startswith(file.path) else f"{unit.id}@{name}"
-        yield replace(unit, id=told, path=file.path, span=place)
+        shown = unit.id if unit.id.startswith(file.path) else f"{unit.id}@{name}"
+        yield replace(unit, id=shown, path=file.path, span=place)
+
+
+def _knows_model(unit: ServeUnit) -> bool:
+    """Whether the name of a server's model is known, or that of what is mounted as it."""
+    if unit.storage_model is not None:
+        return unit.storage_model.resolved
+    for number, word in enumerate(unit.words):
+        if flag_name(word) == "model":
+            return word.resolved and (
+                "=" in word.value or all(next_.resolved for next_ in unit.words[number + 1 :][:1])
+            )
+    return not unit.positional_model or not unit.words or unit.words[0].resolved
 
 
 def _of_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[ServeUnit]:
