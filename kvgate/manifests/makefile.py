@@ -28,7 +28,7 @@ _TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w./-]*+)[^:=\n]*:(?![=])")
 _JUST_TARGET: Final = re.compile(r"@?(?P<name>[A-Za-z_][\w-]*+)(?:[ \t]+[^:\n]*)?:(?!=)")
 _REFERENCE: Final = re.compile(
     r"\$(?:\((?P<round>[^()]*)\)|\{(?P<curly>[A-Za-z_][\w.-]*)\}|(?P<dollar>\$)|(?P<other>[@<^?*+%|]))"
-    r"|\{\{\s*(?P<just>[A-Za-z_]\w*)\s*\}\}"
+    r"|\{\{\s*(?P<just>[A-Za-z_][\w-]*)\s*\}\}"
 )
 
 
@@ -127,7 +127,7 @@ def _of_just(value: Value) -> Value:
     match = _JUST_VALUE.fullmatch(value.value)
     if match is not None:
         return value.slice(*match.span("text"))
-    if re.fullmatch(r"[A-Za-z_]\w*", value.value):  # another variable
+    if re.fullmatch(r"[A-Za-z_][\w-]*", value.value):  # another variable
         return Value(Text.at("{{" + value.value + "}}", value.span))
     return Value.unknown(value.text, "an expression of just, not worked out", splits=False)
 

@@ -558,11 +558,11 @@ def test_justfile() -> None:
 @pytest.mark.parametrize("path", ["justfile", ".justfile", "tools/serve.just"])
 def test_values_and_parameters_of_a_justfile(path: str) -> None:
     text = (
-        "model := env(\"MODEL\", \"org/m\")\nport := env_var_or_default('PORT', '8000')\nname := model\n"
+        "model := env(\"MODEL\", \"org/m\")\nport := env_var_or_default('PORT', '8000')\nserved-name := model\n"
         "size := '4096'\nlonger := size + '0'\n\n"
         'serve gpus="2" size *args: build other\n'
-        "    vllm serve {{model}} --port {{ port }} --served-model-name {{name}} -tp {{gpus}} "
-        "--max-model-len {{size}} --max-num-batched-tokens {{longer}} {{args}} {{name}}\n"
+        "    vllm serve {{model}} --port {{ port }} --served-model-name {{served-name}} -tp {{gpus}} "
+        "--max-model-len {{size}} --max-num-batched-tokens {{longer}} {{args}} {{served-name}}\n"
     )
     assert words(one(text, path)) == (
         "org/m --port 8000 --served-model-name org/m -tp 2 --max-model-len ?{{size}} "
