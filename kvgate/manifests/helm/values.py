@@ -221,9 +221,10 @@ class _Reader:
             root = self._with_own(root)
             # those of a chart below have their own root
             root = Mapping(root.span, [Entry(e.key, self._with_own(e.value)) for e in root.entries], root.alias)
-        self.root = root = _with_choices(root) if _CHOICES.search(file.text) else root
+        lowered = file.text.lower()
+        self.root = root = _with_choices(root) if _offers_choices(lowered) else root
         self.release = release
-        self.vllm = re.search("vllm", file.text, re.IGNORECASE) is not None
+        self.vllm = "vllm" in lowered
         self.count = 0
 
     def _with_own(self, node: Any) -> Any:
@@ -359,7 +360,9 @@ class _Reader:
         model_of = [told] if isinstance(told, Mapping) else []
         if not (beside is not None and is_vllm_image(beside.value)):
             model_of = [inner for inner in model_of if any(_flags(inner, 1))]
-        holders = [node, *(held for key in (*_ARGUMENT_KEYS, *_SERVER_KEYS) if (held := _held(node, key))), *parts]
+        names = {entry.key.value for entry in node.items()}
+        keys = [key for key in (*_ARGUMENT_KEYS, *_SERVER_KEYS) if key in names]
+        holders = [node, *(held for key in keys if (held := _held(node, key))), *parts]
         rest = [word for holder in (*holders, *model_of) for word in _words_of_keys(holder)]
         flags = [*_flags(node), *(word for part in parts for word in (*_flags(part, 1), *_plain_flags(part)))]
         if not rest and not flags and not alone and not any(node.get(key) is not None for key in _COMMAND_KEYS):
@@ -547,8 +550,13 @@ def _starts(node: Node) -> set[int]:
 
 # -- values of which another value chooses some -----------------------------------------------------------------------
 
-_CHOICES: Final = re.compile(r"profiles|presets|variants|flavou?rs|model_?configs", re.IGNORECASE)
+_CHOICES: Final = ("profiles", "presets", "variants", "flavors", "flavours", "modelconfigs", "model_configs")
 _CHOOSER: Final = re.compile(r"(?:profile|preset|variant|flavou?r|model(?:_?(?:id|name))?)$", re.IGNORECASE)
+
+
+def _offers_choices(lowered: str) -> bool:
+    """Whether a key, or a text with all its keys, says in lower case that there is something to choose from."""
+    return any(mark in lowered for mark in _CHOICES)
 
 
 def _with_choices(root: Mapping) -> Mapping:
@@ -577,7 +585,7 @@ def _chosen_below(node: Mapping, chosen: set[str], depth: int) -> Mapping:
     picked: list[Mapping] = []
     for entry in node.items():
         value = entry.value
-        if isinstance(value, Mapping) and _CHOICES.search(entry.key.value):
+        if isinstance(value, Mapping) and _offers_choices(entry.key.value.lower()):
             inner = [item for item in value.items() if isinstance(item.value, Mapping)]
             picks = [item.value for item in inner if item.key.value in chosen and isinstance(item.value, Mapping)]
             if len(picks) == 1:
@@ -712,11 +720,12 @@ def _words_of_keys(node: Mapping) -> Iterator[Word]:
 
 def _is_word_key(entry: Entry) -> bool:
     key, value = entry.key.value, entry.value
-    if key in _WORD_KEYS or isinstance(value, Mapping) or not _WORD_KEY.search(key) or _NO_WORD_KEY.search(key):
-        return False
     first = value.items[0] if isinstance(value, YamlSequence) and value.items else value
-    named = isinstance(first, Scalar) and first.value.lstrip().startswith("-")
-    return named and not re.search(_OTHERS, key, re.IGNORECASE)
+    if not isinstance(first, Scalar) or not first.value.lstrip().startswith("-"):
+        return False
+    if key in _WORD_KEYS or not _WORD_KEY.search(key) or _NO_WORD_KEY.search(key):
+        return False
+    return not re.search(_OTHERS, key, re.IGNORECASE)
 
 
 def _arguments(node: Node | None) -> Mapping | None:
