@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -76,8 +77,11 @@ class Tree:
         if self._root is None or path.startswith(("../", "/")) or path == "..":
             return None
         try:
-            full = (self._root / path).resolve()
-            if not full.is_relative_to(self._root.resolve()) or not full.is_file():
+            place = os.path.join(self._root, path)
+            if not os.path.isfile(place):  # most of what is asked for is not there
+                return None
+            full = Path(place).resolve()
+            if not full.is_relative_to(self._root.resolve()):
                 return None
             if full.stat().st_size > MAX_SIDE_FILE_BYTES:
                 return None
