@@ -246,8 +246,10 @@ class _Reader:
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
         seen: set[tuple[int, ...]] = set()
         for found in self._run():
-            seen.add(_places(found[0]))
-            yield found
+            places = _places(found[0])
+            if not places or places not in seen:  # a line that is run in two places is one server
+                seen.add(places)
+                yield found
         for call in self._calls:
             for start in self._handed_over(call):
                 if _places(start) not in seen:  # a line that is run, and told to a log as well, is one server

@@ -140,6 +140,8 @@ class Names:
         self._keyed: dict[tuple[ast.AST, str], list[tuple[ast.Constant, ast.expr, ast.AST]]] = {}
         self._calls_of: dict[str, list[ast.Call]] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
+        self._arguments: dict[tuple[ast.AST, str], ast.expr | None] = {}
+        self._told: set[tuple[ast.AST, str]] = set()
         self._bound: list[tuple[ast.AST, dict[str, ast.expr]]] = []
         self._steps = 0
         self._repeated: set[str] = set()
@@ -632,6 +634,11 @@ class Names:
 
     def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
         """What a parameter is given: by the one call of the file, else its default."""
+        if (function, name) not in self._arguments:
+            self._arguments[function, name] = self._find_argument(function, name)
+        return self._arguments[function, name]
+
+    def _find_argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
         arguments = function.args
         ordered = [*arguments.posonlyargs, *arguments.args]
         position = next((index for index, item in enumerate(ordered) if item.arg == name), None)
@@ -666,17 +673,20 @@ class Names:
         return None
 
     def given_by_callers(self, node: ast.expr) -> list[ast.expr]:
-        """What the calls of a function give for a parameter, where they are several; none for other expressions."""
+        """What the calls of a function give for a parameter, where they are several; none for other expressions, nor
+        when asked again."""
         function = self._function(node)
         if not isinstance(node, ast.Name) or function is None or node.id not in _parameters(function):
             return []
-        if (function, node.id) in self._assigned or function.name in self._repeated:
+        key = (function, node.id)
+        if key in self._assigned or key in self._told or function.name in self._repeated:
             return []
+        self._told.add(key)
         given = [
             value
             for call in self._calls_of.get(function.name, ())
-            for key, value in self._given(function, call)
-            if key == node.id
+            for parameter, value in self._given(function, call)
+            if parameter == node.id
         ]
         return given if len(given) > 1 else []
 
@@ -1089,8 +1099,9 @@ class Names:
         else:
             made = self.followed(node, depth + 1)
             owner = self._classes.get(_key(made.func) or "") if isinstance(made, ast.Call) else None
-        if owner is None or _has_init(owner):
+        if owner is None or _has_init(owner) or self._steps > MAX_STEPS:
             return None
+        self._steps += len(owner.body)
         return [
             (item.target.id, self._attribute(node, item.target.id, use), self.source.span(item.target), None)
             for item in owner.body

@@ -1099,7 +1099,9 @@ def test_a_program_that_a_ray_service_of_another_file_serves_is_found_there() ->
         "def g(c):\n    f(c)\n"
         "f(c)\nsubprocess.run(c)\n",
         "from vllm import LLM\nd = {}\n" + "d['a'] = d['b']\n" * 4_000 + "LLM(d['a'], **d)\n",
-        "import subprocess\ndef sh(c):\n" + "    subprocess.run(c)\n" * 300 + "sh('vllm serve m')\n" * 300,
+        "import subprocess\ndef sh(c):\n" + "    subprocess.run(c)\n" * 2_000 + "sh('vllm serve m')\n" * 2_000,
+        "from vllm import LLM\nclass A:\n" + "".join(f"    x{n}: int = 1\n" for n in range(3_000)) + "a = A()\n"
+        "b = asdict(a)\n" + "LLM(b['x1'], **asdict(a))\n" * 3_000,
         "import vllm\0\n",
         "import vllm\rvllm.LLM('a')\r",
     ],

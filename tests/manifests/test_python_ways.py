@@ -200,3 +200,25 @@ def test_fields_that_become_flags(code: str, expected: str) -> None:
 def test_an_engine_that_is_made_of_fields() -> None:
     (_, unit) = units(f"{SETTINGS}from vllm import LLM\nLLM('org/m', **asdict(settings))\n")
     assert words(unit) == "--model org/m --max-model-len 8 --seed 1 --enforce-eager --extra []"
+
+
+def test_a_line_that_is_run_in_two_places_is_one_server() -> None:
+    found = units(
+        """\
+        import subprocess
+        def sh(line, capture=False):
+            if capture:
+                return subprocess.run(line, shell=True, capture_output=True)
+            return subprocess.run(line, shell=True)
+        sh("vllm serve org/a")
+        sh("vllm serve org/b", capture=True)
+        class Server:
+            def __init__(self):
+                self.command = ["vllm", "serve", "org/c"]
+            def start(self):
+                self.process = subprocess.Popen(self.command)
+            def restart(self):
+                self.process = subprocess.Popen(self.command)
+        """
+    )
+    assert sorted(words(unit) for unit in found) == ["org/a", "org/b", "org/c"]
