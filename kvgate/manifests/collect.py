@@ -20,9 +20,9 @@ MAX_SCRIPT_BYTES: Final = 200_000
 SUFFIXES: Final = FORMAT_SUFFIXES
 
 # Arguments that only vLLM takes, since a script that keeps its image in another file may not name it; and what says
-# which Compose files belong together.
+# which Compose files belong together, and what they are told.
 _FLAGS: Final = (
-    b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size", b"compose -f", b"compose --file",
+    b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size", b"compose -", b"compose up",
     b"COMPOSE_FILE",
 )  # fmt: skip
 

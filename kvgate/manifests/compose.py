@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.compose_files import NAMES, Together, included, services_of, together
+from kvgate.manifests.compose_runs import sourced_beside, told_by_commands
 from kvgate.manifests.container import Container, Find, Start, environment_of, find_requirement
 from kvgate.manifests.entrypoint import is_vllm_image
 from kvgate.manifests.launch import find_starts, why_unread
@@ -91,12 +92,14 @@ class _Project:
     _variables: dict[str, dict[str, Value]] = field(default_factory=dict)
 
     def variables(self, file: SourceFile) -> dict[str, Value]:
-        """Variables of the ``.env`` file beside a Compose file, and of those beside files that include it."""
+        """Variables of the ``.env`` file beside a Compose file, those that commands give it, and those beside files
+        that include it; else those of a script that is there to be sourced."""
         if file.path not in self._variables:
-            values: dict[str, Value] = {}
+            values = dict(sourced_beside(self.tree, file.path))
             for path in (file.path, *self.related.includers.get(file.path, ())):
                 found = self.tree.read(posixpath.join(posixpath.dirname(path), ".env"))
                 values |= read_env_file(found) if found else {}
+                values |= told_by_commands(self.tree).get(path, {})
             self._variables[file.path] = values
         return self._variables[file.path]
 

@@ -94,7 +94,7 @@ def _found(tree: Tree) -> Together:
         text = file.text
         if "COMPOSE_FILE" in text or ("compose" in text and ("-f" in text or "--file" in text)):
             for names in _lists(text):
-                _stack(under, _existing(tree, folder, names))
+                _stack(under, existing(tree, folder, names))
         if "extends:" in text and "file:" in text:
             extended.update(_extended(tree, file))
         if "include:" in text:
@@ -107,7 +107,7 @@ def _found(tree: Tree) -> Together:
     found = tree.read(".env")
     if found is not None and found.path not in tree.files:
         for names in _lists(found.text):
-            _stack(under, _existing(tree, "", names))
+            _stack(under, existing(tree, "", names))
     return Together(
         over,
         {path: below for path, below in under.items() if path not in _values(over)},
@@ -131,7 +131,8 @@ def _lists(text: str) -> Iterator[list[str]]:
     """The files that a text puts over each other, with ``-f`` or by ``COMPOSE_FILE``."""
     at = 0
     while (match := _COMPOSE.search(text, at)) is not None:
-        names, at = _file_options(text, match.end())
+        options, at = options_at(text, match.end())
+        names = options.get("-f", [])
         if 1 < len(names) <= _MAX_FILES:
             yield names
     for match in _COMPOSE_FILE.finditer(text):
@@ -140,9 +141,9 @@ def _lists(text: str) -> Iterator[list[str]]:
             yield names
 
 
-def _file_options(text: str, at: int) -> tuple[list[str], int]:
-    """What the options in front of Compose's own command name with ``-f`` or ``--file``, and where they end."""
-    names: list[str] = []
+def options_at(text: str, at: int) -> tuple[dict[str, list[str]], int]:
+    """What the options in front of Compose's own command are given, ``--file`` as ``-f``, and where they end."""
+    given: dict[str, list[str]] = {}
     option: str | None = None
     for match in _WORD.finditer(text, at):
         word = match.group().strip("\"'")
@@ -154,14 +155,14 @@ def _file_options(text: str, at: int) -> tuple[list[str], int]:
             value = word
         else:
             break
-        if value and option in ("-f", "--file"):
-            names.append(value.strip("\"'"))
+        if value and option is not None:
+            given.setdefault("-f" if option == "--file" else option, []).append(value.strip("\"'"))
         option = None if value else option
         at = match.end()
-    return names, at
+    return given, at
 
 
-def _existing(tree: Tree, folder: str, names: Sequence[str]) -> tuple[str, ...]:
+def existing(tree: Tree, folder: str, names: Sequence[str]) -> tuple[str, ...]:
     """The files of a list, as their own folder or the root has them; none unless all of them are there."""
     for base in dict.fromkeys((folder, "")):
         paths = [posixpath.normpath(posixpath.join(base, re.sub(r"^\$\{?\w+\}?/", "", name))) for name in names]

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
 from kvgate.records import record
@@ -149,7 +150,7 @@ def commands_of_words(
 class _Scope:
     """Variables, functions and arguments as they stand at one point of a script."""
 
-    __slots__ = ("arguments", "ended", "exported", "functions", "touched", "variables")
+    __slots__ = ("arguments", "ended", "exported", "exports_all", "functions", "touched", "variables")
 
     def __init__(
         self,
@@ -166,6 +167,7 @@ class _Scope:
         self.arguments = arguments
         # by which builtin nothing after it in the same branch is reached: `exit` that tells of a failure is "fail"
         self.ended = ""
+        self.exports_all = False  # set -a
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, Value], arguments: Sequence[Word] | None) -> _Scope:
@@ -173,17 +175,21 @@ class _Scope:
         return cls(dict(environment), set(environment), {}, {}, known)
 
     def copy(self) -> _Scope:
-        return _Scope(
+        copied = _Scope(
             dict(self.variables),
             set(self.exported),
             dict(self.touched),
             dict(self.functions),
             None if self.arguments is None else list(self.arguments),
         )
+        copied.exports_all = self.exports_all
+        return copied
 
     def assign(self, name: str, value: Stored, span: Span) -> None:
         self.variables[name] = value
         self.touched[name] = span
+        if self.exports_all:
+            self.exported.add(name)
 
     def scalar(self, name: str) -> Value | None:
         value = self.variables.get(name)
@@ -886,6 +892,11 @@ class _Reader:
             rest = [word.value for word in words]
             if "--" in rest:
                 scope.arguments = list(words[rest.index("--") + 1 :])
+            for before, option in pairwise(rest):
+                if option == "--":
+                    break
+                if option == "allexport" or re.fullmatch(r"[-+][A-Za-z]*a[A-Za-z]*", option):
+                    scope.exports_all = (before if option == "allexport" else option).startswith("-")
         elif head == "shift":
             count = int(words[1].value) if len(words) > 1 and re.fullmatch(r"[0-9]{1,6}", words[1].value) else 1
             if scope.arguments is not None:

@@ -64,6 +64,14 @@ def test_json_is_read_where_it_may_be_a_manifest(tmp_path: Path) -> None:
     assert named.named == {"package.json"}
 
 
+def test_scripts_that_run_compose_are_read(tmp_path: Path) -> None:
+    (tmp_path / "up.sh").write_text("export MODEL=org/m\ndocker compose up -d\n")
+    (tmp_path / "env.sh").write_text("docker compose --env-file big.env up\n")
+    (tmp_path / "build.sh").write_text("docker build .\n")
+    found = collect([tmp_path], tmp_path)
+    assert shown(found) == ["env.sh", "up.sh"]
+
+
 def test_a_missing_path_is_told(tmp_path: Path) -> None:
     found = collect([tmp_path / "absent", tmp_path], tmp_path)
     assert found.missing == (str(tmp_path / "absent"),)

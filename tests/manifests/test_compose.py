@@ -816,3 +816,98 @@ def test_a_dockerfile_that_stands_in_the_file(last: str, expected: str) -> None:
         "compose.yaml",
         "server/start.sh",
     }
+
+
+_TOLD = """\
+    services:
+      vllm:
+        image: vllm/vllm-openai
+        command: --model $MODEL --max-model-len ${LENGTH:-1024} --seed ${SEED}
+    """
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        # what is exported, in whichever way
+        ("export MODEL=org/m LENGTH=4096\ndocker compose up -d\n", "org/m 4096 ?${SEED}"),
+        ("set -a\n. ./more.env\nset +a\ndocker-compose up\n", "org/more 1024 7"),
+        ("source more.env\nexport MODEL\nexport LENGTH=${LENGTH:-8192}\ndocker compose up\n", "org/more 8192 ?${SEED}"),
+        ("MODEL=org/m sudo -E docker compose -f $HERE/compose.yaml up\n", "org/m 1024 ?${SEED}"),
+        ("docker compose --env-file more.env -p x up\n", "org/more 1024 7"),
+        ("cd .. && MODEL=org/m docker compose -f deploy/compose.yaml up", "org/m 1024 ?${SEED}"),
+        ("(cd $ROOT/deploy && LENGTH=2 docker compose up)", "?$MODEL 2 ?${SEED}"),
+        # what nobody can know
+        ("export MODEL=$(pick)\ndocker compose up\n", "?$MODEL 1024 ?${SEED}"),
+        ("if [ $BIG ]; then export MODEL=a; else export MODEL=b; fi\ndocker compose up\n", "?$MODEL 1024 ?${SEED}"),
+        ("export MODEL=a\ndocker compose up\nexport MODEL=b\ndocker compose up\n", "?$MODEL 1024 ?${SEED}"),
+        ("LENGTH=5 docker compose up\ndocker compose up\n", "?$MODEL 1024 ?${SEED}"),
+        # what is not for it
+        ("MODEL=org/m\ndocker compose up\n", "?$MODEL 1024 ?${SEED}"),
+        ("export MODEL=org/m\ndocker compose down\n", "?$MODEL 1024 ?${SEED}"),
+        ("export MODEL=org/m\ndocker compose -f other.yaml up\n", "?$MODEL 1024 ?${SEED}"),
+        ("docker compose up\nexport MODEL=org/m\n", "?$MODEL 1024 ?${SEED}"),
+        ("export MODEL=org/m\necho docker compose up\n", "?$MODEL 1024 ?${SEED}"),
+    ],
+)
+def test_variables_of_the_commands_that_start_it(script: str, expected: str) -> None:
+    files = {"deploy__compose_yaml": _TOLD, "deploy__up_sh": script, "deploy__more_env": "MODEL=org/more\nSEED=7\n"}
+    (found,) = project(**files)
+    model, length, seed = expected.split()
+    assert words(found) == f"--model {model} --max-model-len {length} --seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'cd "$(dirname "$0")/../deploy"\nexport MODEL=org/m\ndocker compose up -d\n',
+        "export MODEL=org/m\npushd x && popd; cd $ROOT/deploy && docker compose up\n",
+        "export MODEL=org/m\ndocker compose -f ${ROOT}/deploy/compose.yaml up\n",
+        'export MODEL="${MODEL:-org/m}"\n(cd "${ROOT:-.}/deploy"; podman compose up)\n',
+        "cd ..\nset -o allexport; MODEL=org/m; set +o allexport\ndocker-compose -f deploy/compose.yaml up\n",
+    ],
+)
+def test_a_command_runs_compose_in_another_folder(script: str) -> None:
+    found = project(deploy__compose_yaml=_TOLD, bin__up_sh=script)
+    assert [words(item).split()[1] for item in found] == ["org/m"]
+
+
+def test_variables_of_several_commands() -> None:
+    files = {
+        "deploy__compose_yaml": _TOLD,
+        "Makefile": "up:\n\tdocker compose --env-file deploy/a.env -f deploy/compose.yaml up -d\n",
+        "deploy__up_sh": "#!/bin/sh\nexport MODEL=org/m LENGTH=5 SEED=1\ndocker compose up\n",
+        "deploy__a_env": "MODEL=org/m\nSEED=2\n",
+        "deploy__.env": "SEED=3\n",
+    }
+    (found,) = project(**files)
+    assert words(found) == "--model org/m --max-model-len 1024 --seed 3"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"deploy/gpu/set_env.sh": "export MODEL=org/m SEED=1\nLENGTH=9\n"}, "org/m 1024 ?${SEED}"),
+        ({"deploy/set_env.sh": 'export MODEL="${MODEL:-org/m}"\nexport SEED=7\n'}, "org/m 1024 7"),
+        ({"deploy/env.sh": "source more.sh\nexport MODEL\n", "deploy/more.sh": "MODEL=org/m\n"}, "org/m 1024 ?${SEED}"),
+        ({"deploy/gpu/.envrc": "export MODEL=$(hostname)\n"}, "?$MODEL 1024 ?${SEED}"),
+        ({"other/set_env.sh": "export MODEL=org/m\n"}, "?$MODEL 1024 ?${SEED}"),
+        ({"deploy/gpu/set_env.sh": "export MODEL=org/a\n", "deploy/gpu/.env": "MODEL=org/m"}, "org/m 1024 ?${SEED}"),
+    ],
+)
+def test_a_script_that_is_sourced_by_hand(files: dict[str, str], expected: str) -> None:
+    sources = [SourceFile(path, text) for path, text in files.items()]
+    (found,) = read_tree([*sources, SourceFile("deploy/gpu/compose.yaml", dedent(_TOLD))]).units
+    model, length, seed = expected.split()
+    assert words(found) == f"--model {model} --max-model-len {length} --seed {seed}"
+
+
+def test_the_script_that_is_sourced_goes_by_the_name_of_the_file() -> None:
+    sources = [
+        SourceFile("compose.yaml", dedent(_TOLD)),
+        SourceFile("compose_large.yaml", dedent(_TOLD)),
+        SourceFile("set_env.sh", "export MODEL=org/small\n"),
+        SourceFile("set_env_large.sh", "export MODEL=org/large\n"),
+    ]
+    found = read_tree(sources).units
+    assert [words(item).split()[1] for item in found] == ["org/small", "org/large"]

@@ -584,6 +584,21 @@ def test_an_inner_shell_sees_exported_variables_only() -> None:
     assert run("A=1; export B=2; bash -c 'vllm ${A:-none} $B'") == [["vllm", "none", "2"]]
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("set -a; A=1; set +a; B=2", "1 none"),
+        ("set -eauo pipefail\nA=1 B=2", "1 2"),
+        ("set -o allexport\nif true; then A=1; fi\nset +o allexport; B=2", "1 none"),
+        ("set -- -a; A=1; B=2", "none none"),
+        ("set -euo pipefail; A=1; export B=2", "none 2"),
+        ("(set -a; A=1); B=2", "none none"),
+    ],
+)
+def test_a_script_may_export_all_that_it_sets(script: str, expected: str) -> None:
+    assert run(f"{script}\nbash -c 'vllm ${{A:-none}} ${{B:-none}}'") == [["vllm", *expected.split()]]
+
+
 def test_unknown_text_in_a_nested_shell_may_be_several_words() -> None:
     assert run('bash -c "vllm serve $MODEL --x \\"$Y\\""') == [["vllm", "serve", "??$MODEL", "--x", "?$Y"]]
 
