@@ -287,6 +287,11 @@ def is_other_program(image: str) -> bool:
     return any(_OTHER_ENGINE & _tokens(part) or any(name in part for name in _OTHER_ENGINE_NAMES) for part in parts)
 
 
+def is_simulator(image: str) -> bool:
+    """Whether an image is called after something that only answers as vLLM does."""
+    return bool({"mock", "sim", "simulator"} & _tokens(repository_of(image).lower().rpartition("/")[2]))
+
+
 def is_companion(image: str) -> bool:
     """Whether an image or a container is called after a program that stands beside servers (a router, a client)."""
     return bool(_NO_ENGINE & _tokens(repository_of(image).lower().rpartition("/")[2]))

@@ -18,6 +18,7 @@ from kvgate.manifests.entrypoint import (
     is_companion,
     is_other_program,
     is_python_module,
+    is_simulator,
     is_vllm_image,
     names_model,
     renamed,
@@ -144,6 +145,8 @@ def _is_huggingface_server(image: str) -> bool:
 
 def _serves_in_spite(container: Container) -> bool:
     """Whether a container serves although its image is called after a client or the like: what it is given says so."""
+    if container.image is not None and is_simulator(container.image.value):
+        return False  # it takes vLLM's arguments, and serves nothing
     flags = count_vllm_flags(container.arguments)
     return container.accelerated and names_model(container.arguments) and flags >= (1 if container.named else 3)
 

@@ -169,6 +169,8 @@ def test_commands(container: str, expected: str) -> None:
         "image: vllm/vllm-openai:v0.5.5\nenv: [{name: A, value: b}]",  # a patch of the image
         "image: lmsysorg/sglang\nargs: [--model, m, --tensor-parallel-size, '2', --served-model-name, x]",
         "image: ghcr.io/llm-d/llm-d-inference-sim:v1\nargs: [--model, m, --max-num-seqs, '2', --max-loras, '2']",
+        "name: vllm\nimage: ghcr.io/llm-d/llm-d-inference-sim:v1\nargs: [--model, m, --max-loras, '2']\n"
+        "resources: {limits: {nvidia.com/gpu: 1}}",
         'image: curlimages/curl\ncommand: [sh, -c, \'curl http://vllm/v1 -d {"model": "m"}\']',
         "name: vllm-render\nimage: ${IMAGE}\nargs: [--model=m, --port=1, --mode=echo]",
         "name: router\nimage: ${VLLM_IMAGE}\nargs: [--model=m, --port=1]",
