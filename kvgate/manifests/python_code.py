@@ -22,7 +22,8 @@ from typing import Final
 
 from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
-from kvgate.manifests.python_names import Item, Names, Others, Source, written_call
+from kvgate.manifests.python_names import Item, Names, Others
+from kvgate.manifests.python_source import Source, written_call
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread

@@ -10,10 +10,22 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from kvgate.records import record
-from kvgate.shell.command import TooLargeError
+from kvgate.manifests.python_scopes import Assigned, Scopes
+from kvgate.manifests.python_source import (
+    FUNCTIONS,
+    Source,
+    attributes_of,
+    called_name,
+    default_of,
+    has_init,
+    key_of,
+    made_or_called,
+    parameters_of,
+    place_of,
+    written_call,
+)
 from kvgate.shell.value import Hole, Value, value_of_word
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import Span, Text, Unresolved, Word
 
 MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
@@ -41,7 +53,6 @@ _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.In: lambda one, other: one in other,
     ast.NotIn: lambda one, other: one not in other,
 }  # fmt: skip
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Others: TypeAlias = Callable[[str, int], "Names | None"]
 
@@ -52,56 +63,11 @@ mapping that is not known."""
 _NOT_KNOWN: Final = "what it holds is not in the files read"
 
 
-class Source:
-    """A file by the positions of Python's syntax trees (lines, and columns in UTF-8 bytes)."""
-
-    def __init__(self, file: SourceFile) -> None:
-        self.file = file
-
-    def offset(self, line: int, column: int) -> int:
-        text = self.file.line_text(line)
-        if not text.isascii():
-            column = len(text.encode("utf-8")[:column].decode("utf-8", "ignore"))
-        return self.file.line_starts[line - 1] + column
-
-    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg) -> Span:
-        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-        return Span(self.file, self.offset(node.lineno, node.col_offset), self.offset(end_line, end_column))
-
-    def text(self, node: ast.expr) -> Text:
-        return Text.of_span(self.span(node))
-
-    def written(self, node: ast.expr) -> str:
-        return " ".join(self.span(node).text.split())
-
-    def string(self, node: ast.Constant) -> Text:
-        """A string constant, character by character where it is written so."""
-        span = self.span(node)
-        match = re.match(r"[rRbBuU]*(\"\"\"|'''|\"|')", span.text)
-        if match:
-            start, end = span.start + match.end(), span.end - len(match.group(1))
-            if self.file.text[start:end] == node.value:
-                return Text.of_span(Span(self.file, start, end))
-        return Text.at(str(node.value), span)
-
-
-@record
-class _Assigned:
-    """One assignment to a name: its value (None where it is none that can be read), whether it always happens, its line
-    and column, and the loop around it with the statement itself."""
-
-    value: ast.expr | None
-    adds: bool
-    condition: str | None = None
-    place: tuple[int, int] = (0, 0)
-    loop: tuple[ast.For, ast.AST] | None = None
-
-
 _Round: TypeAlias = tuple[dict[str, ast.expr], str | None]
 """What the names of a loop stand for in one round, and the condition under which there is such a round."""
 
 
-class Names:
+class Names(Scopes):
     """What the names of a module stand for.
 
     Raises:
@@ -122,173 +88,26 @@ class Names:
             others: the names of another module of the tree, by its dotted name and the number of leading dots.
             given: environment variables that the program is started with.
         """
-        self.source = source
-        self.module = module
+        super().__init__(source, module, limit)
         self._others = others
         self._environment = given or {}
-        self._origins: dict[str, tuple[str, int, str | None]] = {}
-        self.calls: list[ast.Call] = []
-        self._parents: dict[ast.AST, ast.AST] = {}
-        self._imports: dict[str, str] = {}
-        # a statement that assigns, what it does, and the call of a function that does it for its caller
-        self._assigned: dict[tuple[ast.AST, str], list[tuple[ast.AST, _Assigned, ast.Call | None]]] = {}
-        self._settled: dict[tuple[ast.AST, str], list[_Assigned]] = {}
-        self._classes: dict[str, ast.ClassDef] = {}
-        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._lists: list[ast.List] = []
-        # entries of mappings that are set one by one: the key, the value and the statement
-        self._keyed: dict[tuple[ast.AST, str], list[tuple[ast.Constant, ast.expr, ast.AST]]] = {}
-        self._calls_of: dict[str, list[ast.Call]] = {}
+        self._settled: dict[tuple[ast.AST, str], list[Assigned]] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._arguments: dict[tuple[ast.AST, str], ast.expr | None] = {}
         self._told: set[tuple[ast.AST, str]] = set()
         self._bound: list[tuple[ast.AST, dict[str, ast.expr]]] = []
         self._steps = 0
-        self._repeated: set[str] = set()
-        self._options: dict[str, ast.Call] = {}
-        self._visit(limit)
-        self._note_helpers()
-
-    def _visit(self, limit: int) -> None:
-        stack: list[ast.AST] = [self.module]
-        count = 0
-        while stack:
-            node = stack.pop()
-            count += 1
-            if count > limit:
-                raise TooLargeError("a Python file of so many parts")
-            children = list(ast.iter_child_nodes(node))
-            for child in children:
-                self._parents[child] = node
-            stack += reversed(children)
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    if alias.asname or "." not in alias.name:
-                        self._origins[alias.asname or alias.name] = (alias.name, 0, None)
-                    self._imports[alias.asname or alias.name.partition(".")[0]] = (
-                        alias.name if alias.asname else alias.name.partition(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    self._origins[alias.asname or alias.name] = (node.module or "", node.level, alias.name)
-                    self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
-            elif isinstance(node, _FUNCTIONS):
-                self._repeated |= {node.name} & self._functions.keys()
-                self._functions[node.name] = node
-            elif isinstance(node, ast.List):
-                self._lists.append(node)
-            elif isinstance(node, ast.ClassDef):
-                self._classes.setdefault(node.name, node)
-            elif isinstance(node, ast.Call):
-                self.calls.append(node)
-                self._calls_of.setdefault(_called_name(node), []).append(node)
-                self._note_call(node)
-            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
-                self._note_assignment(node)
 
     # -- assignments -------------------------------------------------------------------------------------------------
 
-    def _note_assignment(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign):
-            targets, value, adds = node.targets, node.value, False
-            if len(targets) == 1 and isinstance(targets[0], ast.Subscript):
-                self._note_entry(node, targets[0])
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-            if node.value is None:
-                return
-            targets, value, adds = [node.target], node.value, False
-        elif isinstance(node, ast.AugAssign):
-            targets, value, adds = [node.target], node.value, isinstance(node.op, ast.Add)
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            for name in _names_of(node.target):
-                self._add(node, name, None, adds=False)
-            return
-        else:
-            return
-        for target in targets:
-            if isinstance(target, (ast.Tuple, ast.List)):
-                values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-                matched = len(values) == len(target.elts) and not any(isinstance(v, ast.Starred) for v in values)
-                given = isinstance(value, ast.Call) and not any(isinstance(part, ast.Starred) for part in target.elts)
-                for index, inner in enumerate(target.elts):
-                    if key := _key(inner):
-                        part = values[index] if matched else _part(value, index) if given else None
-                        self._add(node, key, part, adds=adds)
-            elif key := _key(target):
-                self._add(node, key, value, adds=adds)
-
-    def _note_entry(self, node: ast.Assign, target: ast.Subscript) -> None:
-        """``config["key"] = value`` as an entry of the mapping."""
-        owner, key = _key(target.value), target.slice
-        if owner and isinstance(key, ast.Constant) and isinstance(key.value, str):
-            self._keyed.setdefault((self._scope(node), owner), []).append((key, node.value, node))
-
-    def _note_call(self, node: ast.Call) -> None:
-        """``x.append(y)``, ``x.extend([..])``, ``x.update({..})`` as additions, ``add_argument`` as an option."""
-        if not isinstance(node.func, ast.Attribute):
-            return
-        name = node.func.attr
-        key = _key(node.func.value)
-        if name == "add_argument":
-            for argument in node.args:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    option = argument.value.lstrip("-").replace("-", "_")
-                    self._options.setdefault(option, node)
-        elif key and name == "insert" and len(node.args) == 2 and not _is_zero(node.args[0]):
-            self._add(node, key, ast.copy_location(ast.List([node.args[1]], ast.Load()), node.args[1]), adds=True)
-        elif key and len(node.args) == 1 and name in ("append", "extend", "update"):
-            value = node.args[0]
-            if name == "append":
-                value = ast.copy_location(ast.List([value], ast.Load()), value)
-            self._add(node, key, value, adds=True)
-
-    def _add(self, node: ast.AST, key: str, value: ast.expr | None, *, adds: bool) -> None:
-        scope: ast.AST | None = self._scope(node)
-        if key.startswith("self."):
-            scope = self._class(node) or scope
-        if key in _global_names(scope):
-            scope = self.module
-        self._assigned.setdefault((scope or self.module, key), []).append((node, _Assigned(value, adds), None))
-
-    def _note_helpers(self) -> None:
-        """``add_flags(command)``: what a function appends to a list of its caller, as additions where it is called."""
-        helpers: dict[str, dict[str, list[tuple[ast.AST, _Assigned, ast.Call | None]]]] = {}
-        for (scope, key), entries in self._assigned.items():
-            if not isinstance(scope, _FUNCTIONS) or scope.name in self._repeated or key not in _parameters(scope):
-                continue
-            if self._functions[scope.name] is scope and all(assigned.adds for _, assigned, _ in entries):
-                helpers.setdefault(scope.name, {})[key] = list(entries)
-        for call in self.calls if helpers else ():
-            added = helpers.get(_called_name(call), {})
-            for key, given in self._given(self._functions[_called_name(call)], call) if added else ():
-                target = _key(given) if key in added else None
-                if target is None:
-                    continue
-                above: ast.AST | None = self._class(call) if target.startswith("self.") else self._scope(call)
-                known = self._assigned.get((above or self.module, target))
-                if known is not None and above is not self._functions[_called_name(call)]:
-                    known += [(node, assigned, call) for node, assigned, _ in added[key]]
-                    known.sort(key=lambda entry: _place(entry[2] or entry[0]))
-
-    def _given(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call
-    ) -> Iterator[tuple[str, ast.expr]]:
-        """The parameters of a function and what a call gives for them."""
-        names = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
-        bound = isinstance(self._parents.get(function), ast.ClassDef) and not any(
-            _key(decorator) == "staticmethod" for decorator in function.decorator_list
-        )
-        yield from zip(names[bound:], call.args, strict=False)
-        yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg)
-
-    def _of_scope(self, scope: ast.AST, key: str) -> list[_Assigned] | None:
+    def _of_scope(self, scope: ast.AST, key: str) -> list[Assigned] | None:
         """The assignments to a name in one scope that may happen; None where there are none at all."""
         written = self._assigned.get((scope, key))
         if written is None:
             return None
         settled = self._settled.get((scope, key))
         if settled is None:
-            self._settled[scope, key] = [_Assigned(None, False)]  # unknown to conditions that ask for the name itself
+            self._settled[scope, key] = [Assigned(None, False)]  # unknown to conditions that ask for the name itself
             settled = []
             for node, assigned, call in written:
                 happens, condition = self._condition(node, scope)
@@ -297,32 +116,9 @@ class Names:
                     condition = condition or around
                 if happens:
                     loop = self._loop(node, scope) if call is None and condition is not None else None
-                    settled.append(_Assigned(assigned.value, assigned.adds, condition, _place(call or node), loop))
+                    settled.append(Assigned(assigned.value, assigned.adds, condition, place_of(call or node), loop))
             self._settled[scope, key] = settled
         return settled or None
-
-    def _loop(self, node: ast.AST, scope: ast.AST) -> tuple[ast.For, ast.AST] | None:
-        """The outermost loop around a statement of a scope, and the statement."""
-        found: ast.For | None = None
-        current = self._parents.get(node)
-        while current is not None and current is not scope:
-            found = current if isinstance(current, ast.For) else found
-            current = self._parents.get(current)
-        return (found, node) if found is not None else None
-
-    def _scope(self, node: ast.AST) -> ast.AST:
-        current = self._parents.get(node)
-        while current is not None and not isinstance(current, (*_FUNCTIONS, ast.ClassDef, ast.Module)):
-            current = self._parents.get(current)
-        return current or self.module
-
-    def _class(self, node: ast.AST) -> ast.ClassDef | None:
-        current: ast.AST | None = node
-        while current is not None:
-            if isinstance(current, ast.ClassDef):
-                return current
-            current = self._parents.get(current)
-        return None
 
     def _condition(self, node: ast.AST, scope: ast.AST | None) -> tuple[bool, str | None]:
         """Whether a statement of a scope may run, and what must hold for that, as written."""
@@ -404,7 +200,7 @@ class Names:
         """The call that made what is handed on as ``**asdict(made)`` or ``**vars(made)``."""
         for keyword in call.keywords:
             given = keyword.value
-            if keyword.arg is None and isinstance(given, ast.Call) and _called_name(given) in ("asdict", "vars"):
+            if keyword.arg is None and isinstance(given, ast.Call) and called_name(given) in ("asdict", "vars"):
                 made = self.followed(given.args[0]) if len(given.args) == 1 else None
                 return made if isinstance(made, ast.Call) else None
         return None
@@ -421,7 +217,7 @@ class Names:
         name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
         found: list[ast.Call] = []
         for other in self.calls:
-            if _made_or_called(other) == name and (other.keywords or other.args):
+            if made_or_called(other) == name and (other.keywords or other.args):
                 plain = all(keyword.arg is not None for keyword in other.keywords)
                 if plain and other.keywords:
                     found.append(other)
@@ -475,7 +271,7 @@ class Names:
         while current is not None:
             if isinstance(current, ast.Call) and isinstance(node, ast.Call):
                 yield current
-            if isinstance(current, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(current, (*FUNCTIONS, ast.ClassDef)):
                 for decorator in current.decorator_list:
                     if isinstance(decorator, ast.Call):
                         yield decorator
@@ -515,22 +311,16 @@ class Names:
                     if isinstance(key, ast.Constant):
                         yield str(key.value), value, self.source.span(key)
 
-    def _function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        current = self._parents.get(node)
-        while current is not None and not isinstance(current, _FUNCTIONS):
-            current = self._parents.get(current)
-        return current
-
     # -- following ---------------------------------------------------------------------------------------------------
 
-    def _assignments(self, node: ast.expr, depth: int = 0) -> list[_Assigned] | None:
+    def _assignments(self, node: ast.expr, depth: int = 0) -> list[Assigned] | None:
         """The assignments that a name or attribute stands for, nearest scope first; None where there are none."""
-        key = _key(node)
+        key = key_of(node)
         if depth > MAX_DEPTH:
             return None
         bound = self._in_round(node)
         if bound is not None:
-            return [_Assigned(bound, False)]
+            return [Assigned(bound, False)]
         if key is None:
             return self._field(node, depth) if isinstance(node, ast.Attribute) else None
         scope: ast.AST | None = self._class(node) if key.startswith("self.") else self._scope(node)
@@ -544,24 +334,24 @@ class Names:
             if found is not None:
                 first = found[0]
                 unsure = first.condition is not None or first.adds
-                if unsure and isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
-                    found = [_Assigned(self._argument(scope, key), False), *found]
+                if unsure and isinstance(scope, FUNCTIONS) and key in parameters_of(scope):
+                    found = [Assigned(self._argument(scope, key), False), *found]
                 return found
-            if isinstance(scope, _FUNCTIONS) and key in _parameters(scope):
-                return [_Assigned(self._argument(scope, key), False)]
+            if isinstance(scope, FUNCTIONS) and key in parameters_of(scope):
+                return [Assigned(self._argument(scope, key), False)]
             scope = self._scope(scope) if scope is not self.module else None
         if isinstance(node, ast.Attribute):
             return self._field(node, depth) or self._option(node.attr)
         return None
 
-    def _field(self, node: ast.Attribute, depth: int) -> list[_Assigned] | None:
+    def _field(self, node: ast.Attribute, depth: int) -> list[Assigned] | None:
         """``Settings.model``, ``Settings().model`` and ``self.model``: what the class was made with, or says itself."""
         owner = node.value
         value: ast.expr | None = None
         if isinstance(owner, ast.Name) and owner.id == "self":
             found = self._class(node)
-            made = [call for call in self.calls if found is not None and _key(call.func) == found.name]
-            if len(made) > 1 and not _has_init(found):
+            made = [call for call in self.calls if found is not None and key_of(call.func) == found.name]
+            if len(made) > 1 and not has_init(found):
                 return None
             call = made[0] if made else None
         elif isinstance(owner, ast.Name) and owner.id in self._classes:
@@ -569,38 +359,38 @@ class Names:
         else:
             value = self.followed(owner, depth + 1)
             if not isinstance(value, ast.Call):
-                found, call = self._classes.get(_key(value) or ""), None
+                found, call = self._classes.get(key_of(value) or ""), None
             else:
-                found, call = self._classes.get(_key(value.func) or ""), value
+                found, call = self._classes.get(key_of(value.func) or ""), value
             if found is None and isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
                 # bentoml.use_arguments(Settings), tyro.cli(Settings): its defaults, or what the command line says
-                found, call = self._classes.get(_key(value.args[0]) or ""), None
+                found, call = self._classes.get(key_of(value.args[0]) or ""), None
         if found is None:
             # an object of another library: what it was made with by that name
             keywords = written_call(value)[1] if isinstance(value, ast.Call) else {}
-            return [_Assigned(keywords[node.attr], False)] if node.attr in keywords else None
-        if _has_init(found):
+            return [Assigned(keywords[node.attr], False)] if node.attr in keywords else None
+        if has_init(found):
             call = None  # what it is made with goes there
         for keyword in call.keywords if call is not None else ():
             if keyword.arg == node.attr:
-                return [_Assigned(keyword.value, False)]
+                return [Assigned(keyword.value, False)]
             if keyword.arg is None:
                 return None
         return self._said_by(found, node.attr, call, depth)
 
-    def _said_by(self, owner: ast.ClassDef, name: str, call: ast.Call | None, depth: int) -> list[_Assigned] | None:
+    def _said_by(self, owner: ast.ClassDef, name: str, call: ast.Call | None, depth: int) -> list[Assigned] | None:
         """What a class or those above it say of an attribute that it was not told of by name."""
-        fields = [_key(item.target) for item in owner.body if isinstance(item, ast.AnnAssign)]
+        fields = [key_of(item.target) for item in owner.body if isinstance(item, ast.AnnAssign)]
         if call is not None and call.args:
             if name not in fields or any(isinstance(argument, ast.Starred) for argument in call.args):
                 return None
             if fields.index(name) < len(call.args):
-                return [_Assigned(call.args[fields.index(name)], False)]
+                return [Assigned(call.args[fields.index(name)], False)]
         found = self._of_scope(owner, name) or self._of_scope(owner, f"self.{name}")
         if found is not None:
-            return [_Assigned(self._default_in(each.value), each.adds, each.condition) for each in found]
+            return [Assigned(self._default_in(each.value), each.adds, each.condition) for each in found]
         for base in owner.bases:
-            above = self._classes.get(_key(base) or "")
+            above = self._classes.get(key_of(base) or "")
             if above is not None and depth < MAX_DEPTH:
                 return self._said_by(above, name, None, depth + 1)
         return None
@@ -613,13 +403,13 @@ class Names:
         factory = given.get("default_factory")
         if isinstance(factory, ast.Lambda):
             return factory.body
-        if factory is not None and _key(factory) in ("dict", "list"):
-            empty = ast.Dict([], []) if _key(factory) == "dict" else ast.List([], ast.Load())
+        if factory is not None and key_of(factory) in ("dict", "list"):
+            empty = ast.Dict([], []) if key_of(factory) == "dict" else ast.List([], ast.Load())
             return ast.copy_location(empty, factory)
         default = given.get("default") or next(iter(value.args), None)
         return None if isinstance(default, ast.Constant) and default.value is ... else default
 
-    def _option(self, name: str) -> list[_Assigned] | None:
+    def _option(self, name: str) -> list[Assigned] | None:
         """``args.model``: the default of the option that ``argparse`` was told of."""
         call = self._options.get(name)
         if call is None:
@@ -629,8 +419,8 @@ class Names:
         stores = isinstance(action, ast.Constant) and action.value in ("store_true", "store_false")
         if isinstance(action, ast.Constant) and stores and "default" not in options:
             value = ast.copy_location(ast.Constant(action.value == "store_false"), call)
-            return [_Assigned(value, False)]
-        return [_Assigned(options.get("default"), False)]
+            return [Assigned(value, False)]
+        return [Assigned(options.get("default"), False)]
 
     def _argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
         """What a parameter is given: by the one call of the file, else its default."""
@@ -649,7 +439,7 @@ class Names:
         given: list[ast.expr] = []
         bare = 0
         for call in self.calls:
-            if _made_or_called(call) != called:
+            if made_or_called(call) != called:
                 continue
             value = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
             if value is None and position is not None and 0 <= position < len(call.args):
@@ -661,7 +451,7 @@ class Names:
         if given:
             same = len({self.source.written(value) for value in given}) == 1
             return given[0] if same and not bare else None
-        default = _default(function, name)
+        default = default_of(function, name)
         if default is not None:
             return self._default_in(default)
         for decorator in function.decorator_list:  # click.option("--model", default="x")
@@ -676,7 +466,7 @@ class Names:
         """What the calls of a function give for a parameter, where they are several; none for other expressions, nor
         when asked again."""
         function = self._function(node)
-        if not isinstance(node, ast.Name) or function is None or node.id not in _parameters(function):
+        if not isinstance(node, ast.Name) or function is None or node.id not in parameters_of(function):
             return []
         key = (function, node.id)
         if key in self._assigned or key in self._told or function.name in self._repeated:
@@ -705,7 +495,7 @@ class Names:
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
-        if isinstance(node, ast.Call) and _called_name(node) == "getattr" and len(node.args) > 1:
+        if isinstance(node, ast.Call) and called_name(node) == "getattr" and len(node.args) > 1:
             name, known = self.constant(node.args[1], depth + 1)
             if known and isinstance(name, str):
                 attribute = self._attribute(node.args[0], name, node)
@@ -720,10 +510,10 @@ class Names:
         if found is None or any(assigned.adds or assigned.value is None for assigned in found):
             return node
         values = [assigned.value for assigned in found if assigned.value is not None]
-        if len(found) == 2 and found[0].condition is None and found[1].condition in _lacking(_key(node) or ""):
+        if len(found) == 2 and found[0].condition is None and found[1].condition in _lacking(key_of(node) or ""):
             return ast.copy_location(ast.BoolOp(ast.Or(), values), node)  # if not x: x = "default"
         # an attribute of an object from elsewhere has a value before it is set under a condition
-        unsure = found[0].condition is not None and isinstance(node, ast.Attribute) and _key(node.value) != "self"
+        unsure = found[0].condition is not None and isinstance(node, ast.Attribute) and key_of(node.value) != "self"
         return self.followed(values[0], depth + 1) if len(values) == 1 and not unsure else node
 
     def _element(self, node: ast.expr, index: object, depth: int) -> ast.expr | None:
@@ -802,7 +592,7 @@ class Names:
 
     def _elsewhere(self, node: ast.Name | ast.Attribute, depth: int) -> tuple[Any, bool]:
         """The value of a name that another module of the tree has."""
-        first, *rest = (_key(node) or "").split(".")
+        first, *rest = (key_of(node) or "").split(".")
         if first not in self._origins:
             # an object of a class that another module has, made without a word
             owner: ast.expr = node
@@ -811,8 +601,8 @@ class Names:
             made = self.followed(owner, depth + 1)
             if not isinstance(made, ast.Call) or made.args or made.keywords:
                 return None, False
-            first, *called = (_key(made.func) or "").split(".")
-            rest = [*called, "()", *(part.attr for part in reversed(list(_attributes(node))))]
+            first, *called = (key_of(made.func) or "").split(".")
+            rest = [*called, "()", *(part.attr for part in reversed(list(attributes_of(node))))]
         if self._others is None or first not in self._origins:
             return None, False
         module, level, name = self._origins[first]
@@ -956,7 +746,7 @@ class Names:
 
     def _is_instance(self, node: ast.expr, kinds: ast.expr, depth: int) -> tuple[Any, bool]:
         value, known = self.constant(node, depth + 1)
-        asked = {_key(kind) or "" for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])}
+        asked = {key_of(kind) or "" for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])}
         if not known and isinstance(node := self.followed(node, depth + 1), ast.JoinedStr):
             value, known = "", True
         return (
@@ -1086,7 +876,7 @@ class Names:
     @staticmethod
     def _object_of(node: ast.Call) -> ast.expr | None:
         """``x`` of ``asdict(x)``, ``vars(x)``, ``x.model_dump()``: what a mapping of its fields is made of."""
-        name = _called_name(node)
+        name = called_name(node)
         if name in ("asdict", "vars") and len(node.args) == 1:
             return node.args[0]
         dumps = name in ("dict", "model_dump") and isinstance(node.func, ast.Attribute) and not node.args
@@ -1098,8 +888,8 @@ class Names:
             owner = self._class(use)
         else:
             made = self.followed(node, depth + 1)
-            owner = self._classes.get(_key(made.func) or "") if isinstance(made, ast.Call) else None
-        if owner is None or _has_init(owner) or self._steps > MAX_STEPS:
+            owner = self._classes.get(key_of(made.func) or "") if isinstance(made, ast.Call) else None
+        if owner is None or has_init(owner) or self._steps > MAX_STEPS:
             return None
         self._steps += len(owner.body)
         return [
@@ -1142,7 +932,7 @@ class Names:
     def _set_keys(self, node: ast.expr) -> list[Item]:
         """``config["key"] = value`` of the same scope."""
         result: list[Item] = []
-        for target, value, statement in self._keyed.get((self._scope(node), _key(node) or ""), ()):
+        for target, value, statement in self._keyed.get((self._scope(node), key_of(node) or ""), ()):
             happens, condition = self._condition(statement, self._scope(statement))
             if happens:
                 result.append((str(target.value), value, self.source.string(target).span, condition))
@@ -1245,7 +1035,7 @@ class Names:
 
     def _plain(self, node: ast.expr) -> ast.expr:
         """``x`` for ``str(x)``: as a word it is the same."""
-        while isinstance(node, ast.Call) and len(node.args) == 1 and _key(node.func) == "str" and not node.keywords:
+        while isinstance(node, ast.Call) and len(node.args) == 1 and key_of(node.func) == "str" and not node.keywords:
             node = node.args[0]
         return node
 
@@ -1280,7 +1070,7 @@ class Names:
         known = written_call(parsed)[1].get("namespace") if isinstance(parsed, ast.Call) else None
         if known is not None:  # what is parsed already
             words = [_unknown_words(self.source.text(known)), *words]
-        return words, self._set_on(_key(given), call) if given is not None else []
+        return words, self._set_on(key_of(given), call) if given is not None else []
 
     def set_on_result(self, call: ast.Call) -> list[Item]:
         """What is set on the object that a call makes, by the name that it is assigned to: ``args.seed = 1``."""
@@ -1288,7 +1078,7 @@ class Names:
         if not isinstance(above, (ast.Assign, ast.AnnAssign)):
             return []
         target = above.targets[0] if isinstance(above, ast.Assign) else above.target
-        return self._set_on(_key(target), call)
+        return self._set_on(key_of(target), call)
 
     def _set_on(self, key: str | None, node: ast.AST) -> list[Item]:
         return [
@@ -1302,14 +1092,14 @@ class Names:
     def _returned(self, node: ast.expr) -> ast.expr | None:
         """What a call of a function of the file, or a property of a class, returns where it has one ``return``."""
         called = isinstance(node, ast.Call)
-        owner, _, name = (_key(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")
+        owner, _, name = (key_of(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")
         function = self._functions.get(name)
         if (
             function is None
             or name in self._repeated
             or owner.partition(".")[0] in self._imports
             or bool(owner) is not isinstance(self._parents.get(function), ast.ClassDef)
-            or called is any((_key(decorator) or "").endswith("property") for decorator in function.decorator_list)
+            or called is any((key_of(decorator) or "").endswith("property") for decorator in function.decorator_list)
         ):
             return None
         found = self.returns(function)
@@ -1368,7 +1158,7 @@ class Names:
                 return list(split_words(self._value(node.func.value, depth + 1)))
         return None
 
-    def _words_assigned(self, found: list[_Assigned] | None, depth: int) -> list[Word] | None:
+    def _words_assigned(self, found: list[Assigned] | None, depth: int) -> list[Word] | None:
         """The words of a list that is assigned, and of what is appended to it."""
         result: list[Word] | None = None
         unrolled: ast.For | None = None
@@ -1394,7 +1184,7 @@ class Names:
 
     # -- loops -------------------------------------------------------------------------------------------------------
 
-    def _words_of_rounds(self, loop: ast.For, additions: Sequence[_Assigned], depth: int) -> list[Word] | None:
+    def _words_of_rounds(self, loop: ast.For, additions: Sequence[Assigned], depth: int) -> list[Word] | None:
         """What a loop adds to a list, round by round; None where the files do not say over what it goes."""
         rounds = self._rounds(loop.target, loop.iter, depth)
         if rounds is None or depth > MAX_DEPTH or not all(each.adds for each in additions):
@@ -1430,7 +1220,7 @@ class Names:
 
     def _rounds(self, target: ast.expr, over: ast.expr, depth: int) -> list[_Round] | None:
         """The rounds of a loop over the entries of a mapping or over a list that is written out."""
-        names = [_key(part) or "" for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        names = [key_of(part) or "" for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
         found: list[tuple[list[ast.expr], str | None]] = []
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
             items = self.items(over.func.value, depth + 1)
@@ -1441,7 +1231,7 @@ class Names:
                 parts = [self._key_at(key, place), value] if key else [value, value]
                 pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
                 found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
-        elif isinstance(over, ast.Call) and _called_name(over) == "fields" and len(over.args) == 1:
+        elif isinstance(over, ast.Call) and called_name(over) == "fields" and len(over.args) == 1:
             for key, value, place, _ in self._items_of_object(over.args[0], over, depth) or ():
                 # what dataclasses say of a field
                 named = [ast.keyword("name", self._key_at(key, place)), ast.keyword("default", value)]
@@ -1503,12 +1293,6 @@ class Names:
                     return names[node.id]
         return None
 
-    def _is_within(self, node: ast.AST, owner: ast.AST) -> bool:
-        current: ast.AST | None = node
-        while current is not None and current is not owner:
-            current = self._parents.get(current)
-        return current is not None
-
 
 def _unknown_words(text: Text) -> Word:
     return Word(text, (Unresolved(text.value, "what it holds is not in the files read"),), splits=True)
@@ -1518,12 +1302,7 @@ def _conditional(word: Word, condition: str) -> Word:
     return Word(word.text, (Unresolved(word.value, f"only if {condition}"),), splits=True)
 
 
-def written_call(call: ast.Call) -> tuple[str, Mapping[str, ast.expr]]:
-    """The last part of a call's name, and its keywords."""
-    return _called_name(call), {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-
-
-def _in_force(found: list[_Assigned], use: ast.expr | None) -> list[_Assigned]:
+def _in_force(found: list[Assigned], use: ast.expr | None) -> list[Assigned]:
     """The assignments that a use may see: none behind it, and none before the last one that always happens.
 
     Args:
@@ -1536,83 +1315,6 @@ def _in_force(found: list[_Assigned], use: ast.expr | None) -> list[_Assigned]:
     return found[always[-1] :] if always else found
 
 
-def _key(node: ast.AST) -> str | None:
-    """``name``, ``self.name`` or ``self.settings.name`` as a key."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        owner = _key(node.value)
-        return f"{owner}.{node.attr}" if owner is not None else None
-    return None
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
-
-
-def _part(node: ast.expr, index: int) -> ast.expr:
-    """``value[index]``, which nobody wrote."""
-    return ast.copy_location(ast.Subscript(node, ast.copy_location(ast.Constant(index), node), ast.Load()), node)
-
-
-def _called_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _place(node: ast.AST) -> tuple[int, int]:
-    return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-
-
 def _lacking(name: str) -> tuple[str, ...]:
     """Conditions, as written, that hold where a name has no value."""
     return f"not {name}", f"{name} is None", f"not ({name})"
-
-
-def _made_or_called(call: ast.Call) -> str | None:
-    """The name of the function or class that is called: ``f(x)``, ``f.remote(x)``, ``Class.options(...).bind(x)``."""
-    target = call.func
-    if isinstance(target, ast.Attribute) and target.attr in ("bind", "remote"):
-        target = target.value
-        if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-            target = target.func.value
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _has_init(owner: ast.ClassDef | None) -> bool:
-    return owner is not None and any(isinstance(item, _FUNCTIONS) and item.name == "__init__" for item in owner.body)
-
-
-def _attributes(node: ast.expr) -> Iterator[ast.Attribute]:
-    """The attributes of a chain, the last one first."""
-    while isinstance(node, ast.Attribute):
-        yield node
-        node = node.value
-
-
-def _names_of(node: ast.expr) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            yield inner.id
-
-
-def _global_names(scope: ast.AST | None) -> frozenset[str]:
-    if not isinstance(scope, _FUNCTIONS):
-        return frozenset()
-    return frozenset(name for node in scope.body if isinstance(node, ast.Global) for name in node.names)
-
-
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    arguments = function.args
-    return frozenset(item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-
-
-def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    arguments = function.args
-    ordered = [*arguments.posonlyargs, *arguments.args]
-    for item, value in zip(reversed(ordered), reversed(arguments.defaults), strict=False):
-        if item.arg == name:
-            return value
-    for item, keyword_value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if item.arg == name:
-            return keyword_value
-    return None
