@@ -1,24 +1,21 @@
 """Apptainer and Singularity (user guide of Apptainer 1.3): containers of scripts that share what starts them.
 
-And the definition files of their images. The containers see the environment of the command, but for what
-``--cleanenv`` takes away, and the GPUs and shared memory of its machine.
+They see the environment of the command, but for what ``--cleanenv`` takes away, and the GPUs and shared memory of its
+machine.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from kvgate.manifests.container import SHARING_PROGRAMS, Container, ContainerRun, Find, beside
-from kvgate.manifests.launch import starts_of_script
-from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.tree import Tree
-from kvgate.manifests.unit import ServeUnit, SharedMemory, Unread
+from kvgate.manifests.container import SHARING_PROGRAMS, Container, ContainerRun, Find
+from kvgate.manifests.unit import SharedMemory
 from kvgate.patterns import regex
-from kvgate.shell.command import Command, TooLargeError, basename
+from kvgate.shell.command import Command, basename
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import Span, Text, Word
 
 _WITH_VALUE: Final = frozenset(
     {
@@ -65,10 +62,11 @@ def sharing_container_of(command: Command, find: Find | None) -> tuple[Container
         accelerated=accelerated,
         find=find,
     )
-    return container, ContainerRun(image, environment, spans, (), _host_memory(command.span), None, {}, shares=True)
+    return container, ContainerRun(image, environment, spans, (), host_memory(command.span), None, {}, shares=True)
 
 
-def _host_memory(span: Span) -> SharedMemory:
+def host_memory(span: Span) -> SharedMemory:
+    """The shared memory of the machine, which the container sees whole."""
     return SharedMemory(None, "ipc: host", span)
 
 
@@ -122,44 +120,3 @@ def _environment(
             end = following.start() if following is not None else len(stated.text)
             values[match["name"]] = stated.slice(match.end(), end)
     return values, {name: value.span for name, value in values.items()}
-
-
-# -- definition files --------------------------------------------------------------------------------------------------
-
-_BOOTSTRAP: Final = regex(r"(?im)^bootstrap[ \t]*:[ \t]*(?P<from>[\w-]+)")
-_FROM: Final = regex(r"(?im)^from[ \t]*:[ \t]*(?P<image>\S+)")
-_SECTION: Final = regex(r"(?m)^%(?P<name>[a-z]+)[^\n]*(?:\n|\Z)")
-
-
-def read_definition(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
-    """The servers that a container runs as which a definition file describes, those with arguments of its own."""
-    bootstrap = _BOOTSTRAP.search(file.text)
-    if bootstrap is None:
-        return
-    base = _FROM.search(file.text) if bootstrap["from"].lower() == "docker" else None
-    image = Word(Text.of_span(file.span(*base.span("image")))) if base is not None else None
-    sections: dict[str, Value] = {}
-    matches = list(_SECTION.finditer(file.text))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
-        end = following.start() if following is not None else len(file.text)
-        sections[match["name"]] = Value(Text.of_span(file.span(match.end(), end)))
-    seen: set[tuple[str, ...]] = set()
-    for name in ("runscript", "startscript"):
-        if name not in sections:
-            continue
-        parts = [sections[part] for part in ("environment", name) if part in sections]
-        try:
-            starts = starts_of_script(Value.join(parts), {}, beside(tree, file))
-        except TooLargeError as error:
-            yield Unread(f"{error} is not read", sections[name].span, serves=True)
-            continue
-        around = Surroundings(
-            file=file, kind="script", names=(name,), image=image, shared_memory=_host_memory(sections[name].span)
-        )
-        number = 0
-        for start in starts:
-            words = tuple(word.value for word in start.words)
-            if words not in seen and any(word.resolved for word in start.words):
-                seen.add(words)
-                yield unit_of(start, around, number)
-                number += 1

@@ -443,7 +443,7 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
 
             yield from read_keyed_commands(tree, file, parse_toml(file))
     elif form == "apptainer":
-        from kvgate.manifests.apptainer import read_definition
+        from kvgate.manifests.apptainer_definition import read_definition
 
         yield from read_definition(tree, file)
     elif form == "procfile":

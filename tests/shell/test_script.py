@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvgate.shell.command import Command, TooLargeError, basename
@@ -669,6 +669,7 @@ def test_any_script_is_read_with_consistent_positions(pieces: list[str]) -> None
             assert at == len(word.value)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first texts wait for Unicode's tables
 @given(st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=8), max_size=3))
 def test_json_in_quotes_comes_through(value: dict[str, object]) -> None:
     written = json.dumps(value).replace("'", "")
