@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -137,3 +137,8 @@ class Reading:
 
     units: tuple[ServeUnit, ...]
     unread: tuple[Unread, ...]
+
+
+def servers_among(found: Iterable[ServeUnit | Unread]) -> list[tuple[object, ...]]:
+    """What tells the servers apart that were found, in their order (:func:`server_of`)."""
+    return [server_of(unit) for unit in found if isinstance(unit, ServeUnit)]
