@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from collections.abc import Sequence as PlainSequence
 from typing import Final
 
 from kvgate.manifests.shapes import KUSTOMIZATION_NAMES, is_kustomization
@@ -18,7 +19,13 @@ from kvgate.records import record
 from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, parse_embedded
 
-MAX_OBJECTS: Final = 5_000  # of one kustomization
+MAX_OBJECTS: Final = 2_000  # of one kustomization
+MAX_PATCHES: Final = 2_000
+MAX_MATCHES: Final = 20_000  # of names with the patterns of one kustomization
+MAX_NAME: Final = 253  # characters of an object's name, as Kubernetes has it
+# A pattern that costs little to match: what repeats in it is a character, and at most two times.
+_PATTERN: Final = re.compile(r"(?:[^*+?{}]|(?<!\))[*+?]){0,200}")
+_REPEATS: Final = re.compile(r"[*+?]")
 
 # How the items of a list are told apart when two of them are merged
 # (kubernetes/api, `patchMergeKey` of the pod's types).
@@ -80,12 +87,12 @@ def built_objects(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator
         (node for key in _SETTINGS if (node := node_at(kustomization, key)) is not None and not is_null(node)), None
     )
     used: set[int] = set()
+    aims = _Aims([(patch, document) for _, patch, document in patches])
     if patches or settings is not None:
         for item in _resources(tree, file, kustomization):
             result, places = item.node, []
-            for index, (where, patch, document) in enumerate(patches):
-                if not _aims_at(patch, document, item.node):
-                    continue
+            for index in aims.at(item.node):
+                where, _, document = patches[index]
                 used.add(index)
                 result = _patched(result, document)
                 if _changes_specification(document):
@@ -191,26 +198,55 @@ def _components(tree: Tree) -> frozenset[str]:
     return known
 
 
-def _aims_at(patch: _Patch, document: Node, node: Node) -> bool:
-    """Whether a patch is meant for an object."""
-    target = patch.target
-    if target is not None and (target.kind or target.name or target.labels):
-        return _matches(node, target)
-    return isinstance(document, Mapping) and _matches(node, _identity(document))
+class _Aims:
+    """Which of many patches are meant for an object."""
+
+    def __init__(self, patches: PlainSequence[tuple[_Patch, Node]]) -> None:
+        self._named: dict[str, list[tuple[int, _Identity]]] = {}
+        self._open: list[tuple[int, _Identity, re.Pattern[str] | None]] = []
+        self._left = MAX_MATCHES
+        for index, (patch, document) in enumerate(patches[:MAX_PATCHES]):
+            target = patch.target
+            if target is None or not (target.kind or target.name or target.labels):
+                if not isinstance(document, Mapping):
+                    continue
+                target = _identity(document)
+                pattern = None
+            else:
+                pattern = _pattern(target.name)  # a target's name is a regular expression
+            if target.name is not None:
+                self._named.setdefault(target.name, []).append((index, target))
+            if target.name is None or pattern is not None:
+                self._open.append((index, target, pattern))
+
+    def at(self, node: Node) -> list[int]:
+        """The numbers of the patches for an object, in their order."""
+        kind, name = text_at(node, "kind"), text_at(node, "metadata", "name") or ""
+        found = {index for index, wanted in self._named.get(name, ()) if _is_meant(node, kind, wanted)}
+        for index, wanted, pattern in self._open:
+            if wanted.kind in (None, kind) and index not in found and self._fits(pattern, name):
+                found.update({index} if _is_meant(node, kind, wanted) else ())
+        return sorted(found)
+
+    def _fits(self, pattern: re.Pattern[str] | None, name: str) -> bool:
+        if pattern is None:
+            return True
+        self._left -= 1
+        return self._left >= 0 and len(name) <= MAX_NAME and pattern.fullmatch(name) is not None
 
 
-def _matches(node: Node, wanted: _Identity) -> bool:
-    if wanted.kind is not None and text_at(node, "kind") != wanted.kind:
-        return False
-    if wanted.labels is not None and not _has_labels(node, wanted.labels):
-        return False
-    name = text_at(node, "metadata", "name") or ""
-    if wanted.name is None or wanted.name == name:
-        return True
+def _pattern(name: str | None) -> re.Pattern[str] | None:
+    """A name as a pattern; None for one that is plain, that is no pattern, or that may take long to match."""
+    if name is None or re.fullmatch(r"[\w-]*", name) or not _PATTERN.fullmatch(name) or len(_REPEATS.findall(name)) > 2:
+        return None
     try:
-        return re.fullmatch(wanted.name, name) is not None  # a target's name is a regular expression
+        return re.compile(name)
     except re.error:
-        return False
+        return None
+
+
+def _is_meant(node: Node, kind: str | None, wanted: _Identity) -> bool:
+    return wanted.kind in (None, kind) and (wanted.labels is None or _has_labels(node, wanted.labels))
 
 
 def _has_labels(node: Node, selector: str) -> bool:
@@ -291,11 +327,11 @@ def _results(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Give
         for where, patch in _all_patches(tree, file, kustomization)
         for _, document in _patch_documents(tree, where, patch)
     ]
+    aims = _Aims(patches)
     for item in _resources(tree, file, kustomization):
         result = item.node
-        for patch, document in patches:
-            if _aims_at(patch, document, item.node):
-                result = _patched(result, document)
+        for index in aims.at(item.node):
+            result = _patched(result, patches[index][1])
         yield GivenObject(_transformed(result, kustomization), item.origin)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
+
+import pytest
 
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
@@ -248,6 +251,38 @@ def test_patches_aim_by_label_and_by_kind() -> None:
     assert "base/deployment.yaml" in [
         unit.path for unit in units(**kustomization, **{"over/kustomization.yaml": overlay % "web"})
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "aims"),
+    [("llm", True), ("l.*", True), ("(llm|chat)", True), ("[kl]+m", True), ("m", False), ("l", False),
+     # what may take long to match is no pattern, nor is what is none
+     ("(l+)+m", False), (".*l.*m.*", False), ("(", False)],
+)  # fmt: skip
+def test_a_target_s_name_is_a_pattern(name: str, aims: bool) -> None:
+    found = tree(f"""\
+        kind: Kustomization
+        resources: [../base]
+        patches:
+          - target: {{name: '{name}'}}
+            patch: "[{{op: replace, path: /spec/replicas, value: 7}}]"
+        """)
+    assert (7 in [unit.replicas for unit in found]) is aims
+
+
+def test_many_patches_of_many_objects_cost_little() -> None:
+    objects = "".join(
+        f"apiVersion: v1\nkind: Secret\nmetadata: {{name: d{n}}}\nspec: {{x: vllm}}\n---\n" for n in range(1500)
+    )
+    pattern = "".join(f"- target: {{kind: Secret, name: '{'a' * n}.*.*b'}}\n  patch: '[]'\n" for n in range(1500))
+    before = time.process_time()
+    units(**{
+        "base/a.yaml": objects + "apiVersion: v1\nkind: Secret\nmetadata: {name: " + "a" * 5_000 + "}\n",
+        "base/kustomization.yaml": "resources: [a.yaml]\n",
+        "over/kustomization.yaml": f"resources: [../base]\npatches:\n- path: p.yaml\n{pattern}",
+        "over/p.yaml": objects,
+    })  # fmt: skip
+    assert time.process_time() - before < 10
 
 
 def test_patches_of_one_absent_object_are_read_together() -> None:
