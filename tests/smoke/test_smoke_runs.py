@@ -354,10 +354,17 @@ def test_the_guard_ends_a_server_that_nobody_has_in_hand(tmp_path: Path, pid_tol
     guard = subprocess.Popen(
         [sys.executable, "-P", "-m", "kvgate.smoke.guard"], stdin=subprocess.PIPE, text=True, start_new_session=True
     )
-    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    server = subprocess.Popen(
-        [sys.executable, "-c", ignoring], env={**os.environ, "KVGATE_SMOKE_RUN": mark}, start_new_session=True
+    ignoring = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
     )
+    server = subprocess.Popen(
+        [sys.executable, "-c", ignoring],
+        env={**os.environ, "KVGATE_SMOKE_RUN": mark},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert server.stdout is not None
+    server.stdout.readline()  # until then it does not ignore the signal
     bystander = subprocess.Popen([sys.executable, "-c", ignoring], start_new_session=True)
     try:
         told = json.dumps({"mark": mark, "folder": str(folder)}) + "\n"
@@ -370,3 +377,4 @@ def test_the_guard_ends_a_server_that_nobody_has_in_hand(tmp_path: Path, pid_tol
         for process in (server, bystander, guard):
             process.kill()
             process.wait()
+        server.stdout.close()
