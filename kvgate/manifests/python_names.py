@@ -963,7 +963,8 @@ class Names(Scopes):
             parts: list[Value] = []
             for part in node.values:
                 if isinstance(part, ast.FormattedValue):
-                    parts.append(self._value(part.value, depth + 1).at(self.source.span(node)))
+                    value = self._value(part.value, depth + 1).at(self.source.span(node))
+                    parts.append(_in_braces(value) if len(node.values) > 1 else value)
                 elif isinstance(part, ast.Constant):
                     parts.append(Value(Text.at(str(part.value), self.source.span(node))))
             return Value.join(parts) if parts else Value(Text.at("", self.source.span(node)))
@@ -1292,6 +1293,15 @@ class Names(Scopes):
                 if node.id in names and self._is_within(node, owner):
                     return names[node.id]
         return None
+
+
+def _in_braces(value: Value) -> Value:
+    """A part of an f-string; one that is not known as it is written there."""
+    whole = [hole for hole in value.holes if hole.start == 0 and hole.end == len(value.text)]
+    if not whole or "{" in value.value:
+        return value
+    written = Text.at(f"{{{value.value}}}", value.span)
+    return Value.unknown(written, whole[0].unresolved.reason, splits=whole[0].splits)
 
 
 def _unknown_words(text: Text) -> Word:
