@@ -23,7 +23,7 @@ SUFFIXES: Final = FORMAT_SUFFIXES
 # which Compose files belong together, and what they are told.
 _FLAGS: Final = (
     b"--max-model-len", b"--gpu-memory-utilization", b"--tensor-parallel-size", b"compose -", b"compose up",
-    b"COMPOSE_FILE",
+    b"COMPOSE_FILE", b"ray.serve.llm",
 )  # fmt: skip
 
 # Directories that hold other people's files or none of the project's own.

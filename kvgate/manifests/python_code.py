@@ -126,9 +126,12 @@ _STARTS: Final = re.compile(
 )
 
 
+RAY_SERVE: Final = "ray.serve.llm"  # builds servers of vLLM without a word of it
+
+
 def may_start(text: str) -> bool:
     """Whether a Python text is worth parsing; cheap."""
-    if "vllm" not in text.lower():
+    if "vllm" not in text.lower() and RAY_SERVE not in text:
         return False
     made = _MAKES_ENGINE.search(text) or _WORDS.search(text)
     return bool(made or (_RUNS.search(text) and _STARTS.search(text)))

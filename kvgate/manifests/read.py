@@ -36,7 +36,7 @@ _FLAGS: Final = (
     ("max", "model", "len"), ("gpu", "memory", "util"), ("tensor", "parallel", "size"), ("kv", "cache", "dtype"),
 )  # fmt: skip
 _MATTERS: Final = (
-    "vllm", "kaito.sh/", "serveconfigv2", "llm_configs", "engine_kwargs", "--max-num-", "--max_num_",
+    "vllm", "kaito.sh/", "serveconfigv2", "ray.serve.llm", "llm_configs", "engine_kwargs", "--max-num-", "--max_num_",
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
 _CARRIED_CODE: Final = regex(r"(?m)^[ \t]+[\w.-]+\.py:[ \t]*\|")

@@ -103,6 +103,13 @@ def test_large_files_are_left_out_unread(tmp_path: Path) -> None:
     assert MAX_FILE_BYTES == 5_000_000
 
 
+def test_code_of_a_directory_is_taken_where_it_may_serve(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", text="from ray.serve.llm import LLMConfig\n")
+    write(tmp_path, "b.py", text="import vllm\n")
+    write(tmp_path, "c.py", text="import ray\n")
+    assert shown(collect([tmp_path], tmp_path)) == ["a.py", "b.py"]
+
+
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\x00\xff\xfe\x01")
     (tmp_path / "latin.yaml").write_bytes("a: é\n".encode("latin-1"))

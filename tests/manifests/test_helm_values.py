@@ -737,3 +737,50 @@ def test_the_model_among_the_arguments_is_nearer_than_one_around() -> None:
         """
     )
     assert [word.value for word in unit.words if word.value.startswith("org/")] == ["org/inner"]
+
+
+def test_a_model_that_is_the_server_itself() -> None:
+    unit = one(
+        """\
+        gateway: {name: main}
+        model:
+          enabled: true
+          uri: oci://registry.example.com/models/m:1
+          resources: {cpu: "8", gpu: "2"}
+          vllmArgs: "--max-model-len 8192 --tensor-parallel-size 2"
+          replicas: 3
+        """
+    )
+    assert words(unit) == "--model oci://registry.example.com/models/m:1 --max-model-len 8192 --tensor-parallel-size 2"
+    assert (unit.replicas, gpus(unit)) == (3, [2])
+
+
+def test_arguments_under_keys_that_begin_with_vllm() -> None:
+    unit = one(
+        """\
+        vllmConfig:
+          vllmModel: org/m
+          vllmIsTrustRemoteCode: true
+          vllmMaxNumBatchedTokens: 1024
+        pod:
+          image: {repository: vllm/vllm-openai, tag: v0.6.4}
+        """
+    )
+    assert words(unit) == "--model org/m --max-num-batched-tokens 1024 --trust-remote-code"
+    # a client's settings are none
+    assert units("chat:\n  vllmHost: http://vllm\n  vllmPort: 8000\n  vllmModel: org/m\n") == []
+
+
+@pytest.mark.parametrize("key", ["downloadJob", "extra"])
+def test_what_a_shell_is_given_is_no_argument(key: str) -> None:
+    (unit,) = units(
+        f"""\
+        image:
+          repository: vllm/vllm-openai
+          command: [vllm, serve, org/m, --enforce-eager]
+        prepare:
+          {key}:
+            args: ["-euc", "aws s3 sync s3://models /data"]
+        """
+    )
+    assert words(unit) == "org/m --enforce-eager"

@@ -196,7 +196,7 @@ def test_a_command_line_built_in_steps() -> None:
 def test_ray_serve_llm() -> None:
     unit = one(
         """\
-        from ray.serve.llm import LLMConfig, build_openai_app  # vllm
+        from ray.serve.llm import LLMConfig, build_openai_app
         config = LLMConfig(
             model_loading_config=dict(model_id="small", model_source="org/m"),
             deployment_config=dict(autoscaling_config=dict(min_replicas=2, max_replicas=4)),

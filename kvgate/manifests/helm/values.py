@@ -69,6 +69,7 @@ _SERVER_KEYS: Final = ("server", "apiServer")
 _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
     "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri", "modelURI", "storageUri", "weights",
+    "vllmModel", "vllmModelName",
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
@@ -86,6 +87,7 @@ _FLAT_TAG_KEYS: Final = ("imageTag", "imageVersion", "tag", "vllmVersion")
 _COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
 _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
 _ALIASES: Final = {
+    "enable-chunk-prefill": "enable-chunked-prefill",
     "gpu-memory-util": "gpu-memory-utilization",
     "gpu-mem-util": "gpu-memory-utilization",
     "gpu-memory-fraction": "gpu-memory-utilization",
@@ -385,7 +387,8 @@ class _Reader:
             enough = enough or ((serves or (named and _is_pod(node))) and given and bool(rest or flags))
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
             direct = direct or len(holders) > 1 + len(parts)
-            direct = (direct and (site.keys[-1:] != ("model",) or _is_served_model(node))) or alone
+            whole = site.keys[-1:] != ("model",) or _is_served_model(node) or (len(own) >= 2 and _is_pod(node))
+            direct = (direct and whole) or alone
             if not bare and (not enough or not direct or not (named or self.vllm) or _is_other(site)):
                 return
             flags += _flags_of_model(site)
@@ -699,7 +702,8 @@ def _applies(chart: Chart, site: _Site) -> bool:
 def _words(node: Node | None) -> list[Word]:
     """Words of a list, of a text, or of a mapping of arguments."""
     if isinstance(node, YamlSequence):
-        return [mark_placeholders(Value(item.text)).word() for item in node.items if isinstance(item, Scalar)]
+        words = [mark_placeholders(Value(item.text)).word() for item in node.items if isinstance(item, Scalar)]
+        return [] if _is_script_of_shell(words) else words
     if isinstance(node, Scalar) and not is_null(node):
         return list(split_words(mark_placeholders(Value(node.text))))
     if isinstance(node, Mapping):
@@ -707,6 +711,13 @@ def _words(node: Node | None) -> list[Word]:
             [entry for entry in node.items() if flag_of_key(entry.key.value) == entry.key.value.replace("_", "-")]
         )
     return []
+
+
+def _is_script_of_shell(words: Sequence[Word]) -> bool:
+    """``[-c, "aws s3 sync ..."]``: what a shell is given, which stands somewhere else."""
+    if len(words) < 2 or re.fullmatch(r"-[a-z]{0,4}c[a-z]{0,4}", words[0].value) is None:
+        return False
+    return re.search(r"\s", words[1].value.strip()) is not None and find_entry(split_words(words[1].text)) is None
 
 
 def _words_of_keys(node: Mapping) -> Iterator[Word]:
@@ -810,6 +821,8 @@ def _number(node: Node | None) -> float:
 
 def _flag_of(key: str) -> str:
     flag = flag_of_key(key)
+    if flag.startswith("vllm-"):  # `vllmMaxModelLen`, `vllmIsTrustRemoteCode`
+        flag = flag.removeprefix("vllm-").removeprefix("is-")
     return _ALIASES.get(flag, flag)
 
 
@@ -882,7 +895,9 @@ def _is_other(site: _Site) -> bool:
     return any(re.search(_OTHERS, key, re.IGNORECASE) for key in site.keys)
 
 
-_OTHERS: Final = r"router|benchmark|client|scheduler|epp|sidecar|proxy|sglang|trtllm|tgi\b|llama_?cpp|ollama|lmdeploy"
+_OTHERS: Final = (
+    r"router|benchmark|client|scheduler|epp|sidecar|proxy|download|sglang|trtllm|tgi\b|llama_?cpp|ollama|lmdeploy"
+)
 
 
 def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
