@@ -78,16 +78,12 @@ def patch_files(tree: Tree) -> frozenset[str]:
 
 def built_objects(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Patched]:
     """The objects that a kustomization makes of others with all its patches and settings, each once."""
-    patches = [
-        (where, patch, document)
-        for where, patch in _all_patches(tree, file, kustomization)
-        for where, document in _patch_documents(tree, where, patch)
-    ]
+    patches = _all_patch_documents(tree, file, kustomization)
     settings = next(
         (node for key in _SETTINGS if (node := node_at(kustomization, key)) is not None and not is_null(node)), None
     )
     used: set[int] = set()
-    aims = _Aims([(patch, document) for _, patch, document in patches])
+    aims = _Aims(patches)
     if patches or settings is not None:
         for item in _resources(tree, file, kustomization):
             result, places = item.node, []
@@ -201,11 +197,11 @@ def _components(tree: Tree) -> frozenset[str]:
 class _Aims:
     """Which of many patches are meant for an object."""
 
-    def __init__(self, patches: PlainSequence[tuple[_Patch, Node]]) -> None:
+    def __init__(self, patches: PlainSequence[tuple[SourceFile, _Patch, Node]]) -> None:
         self._named: dict[str, list[tuple[int, _Identity]]] = {}
         self._open: list[tuple[int, _Identity, re.Pattern[str] | None]] = []
         self._left = MAX_MATCHES
-        for index, (patch, document) in enumerate(patches[:MAX_PATCHES]):
+        for index, (_, patch, document) in enumerate(patches[:MAX_PATCHES]):
             target = patch.target
             if target is None or not (target.kind or target.name or target.labels):
                 if not isinstance(document, Mapping):
@@ -322,16 +318,12 @@ def _made_by(tree: Tree, file: SourceFile, kustomization: Node) -> tuple[GivenOb
 
 
 def _results(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[GivenObject]:
-    patches = [
-        (patch, document)
-        for where, patch in _all_patches(tree, file, kustomization)
-        for _, document in _patch_documents(tree, where, patch)
-    ]
+    patches = _all_patch_documents(tree, file, kustomization)
     aims = _Aims(patches)
     for item in _resources(tree, file, kustomization):
         result = item.node
         for index in aims.at(item.node):
-            result = _patched(result, patches[index][1])
+            result = _patched(result, patches[index][2])
         yield GivenObject(_transformed(result, kustomization), item.origin)
 
 
@@ -359,6 +351,15 @@ def renamed_objects(tree: Tree) -> frozenset[tuple[str, int]]:
 def patched_resources(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Node]:
     """The objects of a kustomization with its patches and settings."""
     return (item.node for item in _results(tree, file, kustomization))
+
+
+def _all_patch_documents(tree: Tree, file: SourceFile, kustomization: Node) -> list[tuple[SourceFile, _Patch, Node]]:
+    """The documents of all patches of a kustomization, each with the file that holds it and the patch."""
+    return [
+        (holder, patch, document)
+        for where, patch in _all_patches(tree, file, kustomization)
+        for holder, document in _patch_documents(tree, where, patch)
+    ]
 
 
 def _patch_documents(tree: Tree, file: SourceFile, patch: _Patch) -> list[tuple[SourceFile, Node]]:

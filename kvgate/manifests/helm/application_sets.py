@@ -56,16 +56,19 @@ def _elements(holder: Node, depth: int) -> list[Mapping]:
     """What the lists among generators yield; those of a matrix are combined."""
     found: list[Mapping] = []
     for generator in items_at(holder, "generators"):
-        own = [element for element in items_at(generator, "list", "elements") if isinstance(element, Mapping)]
+        own = _listed(generator)
         matrix = node_at(generator, "matrix")
         if matrix is not None and depth == 0:
             for inner in items_at(matrix, "generators"):
-                listed = [element for element in items_at(inner, "list", "elements") if isinstance(element, Mapping)]
                 lefts: list[Mapping | None] = [*own] if own else [None]
-                own = [_joined(left, right) for left in lefts for right in listed[:MAX_ELEMENTS]] or own
+                own = [_joined(left, right) for left in lefts for right in _listed(inner)[:MAX_ELEMENTS]] or own
                 own = own[:MAX_ELEMENTS]
         found += own
     return found[:MAX_ELEMENTS]
+
+
+def _listed(generator: Node) -> list[Mapping]:
+    return [element for element in items_at(generator, "list", "elements") if isinstance(element, Mapping)]
 
 
 def _joined(left: Mapping | None, right: Mapping) -> Mapping:

@@ -150,12 +150,11 @@ _JOINED: Final = re.compile(r"(?m)^---(?=\w)")
 
 def _separated(text: Text) -> Text:
     """A rendered text in which what a trimmed tag leaves right behind a separator stands on its own line."""
-    parts: list[Text] = []
-    at = 0
-    for match in _JOINED.finditer(text.value):
-        parts += [text.slice(at, match.end()), Text.at("\n", text.slice(match.start(), match.end()).span)]
-        at = match.end()
-    return Text.join([*parts, text.slice(at, len(text))]) if parts else text
+
+    def ended(_: re.Match[str], separator: Value) -> Value:
+        return Value.join([separator, Value(Text.at("\n", separator.span))])
+
+    return Value(text).replaced(_JOINED.finditer(text.value), ended).text
 
 
 def _token(text: Text, start: int, end: int, number: int) -> Text:

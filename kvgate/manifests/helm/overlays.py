@@ -125,7 +125,7 @@ def _made_to_serve(tree: Tree, values: Mapping) -> list[str]:
         charts = tree.memo["helm charts that name vLLM"] = dict(_naming_charts(tree))
     keys = {entry.key.value for entry in values.items()} - _OF_EVERY_CHART
     having = [folder for folder, own in charts.items() if keys and keys <= {entry.key.value for entry in own.items()}]
-    if len(having) != 1 or next(_of_templates(tree, having[0], None), None) is not None:
+    if len(having) != 1 or makes_servers(tree, having[0]):
         return []
     return having if next(_of_templates(tree, having[0], {having[0]: values}), None) is not None else []
 
@@ -147,7 +147,7 @@ def _serving_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
     speaking = _folders_that_name_vllm(tree)
     for folder in folders:
         own = values_of_chart(tree, folder) if folder in speaking else None
-        if isinstance(own, Mapping) and next(_of_templates(tree, folder, None), None) is not None:
+        if isinstance(own, Mapping) and makes_servers(tree, folder):
             yield folder, own
 
 

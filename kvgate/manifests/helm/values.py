@@ -530,19 +530,20 @@ def with_references(root: Node, reference: re.Pattern[str], values: Mapping, use
 
 
 def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping, used: set[int] | None) -> Scalar:
-    parts: list[Text] = []
-    at = 0
-    for match in reference.finditer(node.value) if "{{" in node.value else ():
-        value = scalar_at(values, *match.group(1).split("."))
-        if value is not None and value.value and not is_null(value) and "{{" not in value.value:
-            parts += [node.text.slice(at, match.start()), value.text]
-            at = match.end()
-            if used is not None:
-                used |= _starts(value)
-    if not parts:
+    if "{{" not in node.value:
         return node
-    text = Text.join([*parts, node.text.slice(at, len(node.text))])
-    return Scalar(node.span, text.value, node.style or '"', node.alias, text)
+
+    def known(match: re.Match[str], _: Value) -> Value | None:
+        value = scalar_at(values, *match.group(1).split("."))
+        if value is None or not value.value or is_null(value) or "{{" in value.value:
+            return None
+        if used is not None:
+            used.update(_starts(value))
+        return Value(value.text)
+
+    whole = Value(node.text)
+    filled = whole.replaced(reference.finditer(node.value), known)
+    return node if filled is whole else Scalar(node.span, filled.value, node.style or '"', node.alias, filled.text)
 
 
 def _starts(node: Node) -> set[int]:
