@@ -12,9 +12,8 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.patterns import regex
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text, Word
+from kvgate.source.text import SourceFile, Text, TooLargeError, Word
 
 _BOOTSTRAP: Final = regex(r"(?im)^bootstrap[ \t]*:[ \t]*(?P<from>[\w-]+)")
 _FROM: Final = regex(r"(?im)^from[ \t]*:[ \t]*(?P<image>\S+)")

@@ -13,10 +13,10 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import SHELLS, Assignment, Command, TooLargeError, basename
+from kvgate.shell.command import SHELLS, Assignment, Command, basename
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 
 MAX_LINES: Final = 5_000
 MAX_VALUE: Final = 20_000

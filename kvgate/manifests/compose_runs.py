@@ -11,10 +11,10 @@ from typing import Final
 from kvgate.manifests.compose_files import NAMES, existing, options_at
 from kvgate.manifests.formats import format_of
 from kvgate.manifests.tree import Tree, read_env_file
-from kvgate.shell.command import Command, TooLargeError, basename, names_program
+from kvgate.shell.command import Command, basename, names_program
 from kvgate.shell.script import MAX_CHARACTERS, commands, variables
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import SourceFile, Text
+from kvgate.source.text import SourceFile, Text, TooLargeError
 
 _RUNS: Final = re.compile(r"(?m)^[^#\n]*?\b(?:docker|nerdctl|podman)[ -]compose(?=[ \t])")
 _EXPORTS: Final = re.compile(

@@ -17,11 +17,10 @@ from kvgate.manifests.launch import find_starts
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
 from kvgate.source.yaml_tree import Scalar, Sequence, parse_embedded
 
 KIND: Final = "dockerfile"

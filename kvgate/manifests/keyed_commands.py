@@ -18,12 +18,11 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, node_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.template import FORMAT_FIELD
 from kvgate.shell.value import Hole, Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Text, Unresolved
+from kvgate.source.text import SourceFile, Text, TooLargeError, Unresolved
 from kvgate.source.yaml_tree import (
     MAX_EXPANDED_NODES,
     Mapping,

@@ -27,11 +27,10 @@ from kvgate.manifests.tree import (
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.patterns import regex
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders, unset
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_bool, scalar_int
 
 ANNOTATION_PREFIX: Final = "kvgate.dev/"

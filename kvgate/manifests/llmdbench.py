@@ -12,12 +12,11 @@ from typing import Final
 from kvgate.manifests.container import Find, Start
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, Unread
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
 from kvgate.shell.script import variables
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Text, Word
+from kvgate.source.text import SourceFile, Text, TooLargeError, Word
 
 _ROLES: Final = ("MODELSERVICE_PREFILL", "MODELSERVICE_DECODE", "STANDALONE")
 _SIZES: Final = (

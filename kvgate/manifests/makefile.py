@@ -11,10 +11,9 @@ from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError
 
 MAX_LINES: Final = 10_000
 MAX_DEPTH: Final = 8

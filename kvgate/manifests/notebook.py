@@ -19,9 +19,8 @@ from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, items_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text
+from kvgate.source.text import SourceFile, Text, TooLargeError
 from kvgate.source.yaml_tree import Scalar
 
 MAX_LINES: Final = 20_000

@@ -11,8 +11,7 @@ from kvgate.manifests.launch import starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import ServeUnit, Unread
-from kvgate.shell.command import TooLargeError
-from kvgate.source.text import SourceFile, Text
+from kvgate.source.text import SourceFile, Text, TooLargeError
 
 _PROCESS: Final = re.compile(r"(?m)^(?P<name>[\w-]{1,60}):[ \t]*(?P<command>\S[^\r\n]*)")
 

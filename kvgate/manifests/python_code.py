@@ -28,9 +28,9 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import Assignment, Command, TooLargeError, unwrap
+from kvgate.shell.command import Assignment, Command, unwrap
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 
 MAX_CHARACTERS: Final = 500_000
 MAX_NODES: Final = 60_000

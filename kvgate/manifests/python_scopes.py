@@ -18,7 +18,7 @@ from kvgate.manifests.python_source import (
     place_of,
 )
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
+from kvgate.source.text import TooLargeError
 
 
 @record

@@ -16,10 +16,9 @@ from kvgate.manifests.launch import ARGUMENT_VARIABLES, MODEL_VARIABLES, starts_
 from kvgate.manifests.shapes import is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
 from kvgate.source.yaml_tree import Sequence as YamlSequence
 

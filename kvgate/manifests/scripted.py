@@ -16,9 +16,8 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_int
 
 

@@ -15,11 +15,10 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.patterns import regex
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import interpolate
 from kvgate.shell.script import MAX_CHARACTERS
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text, Word
+from kvgate.source.text import SourceFile, Text, TooLargeError, Word
 
 MAX_MODES: Final = 12
 MAX_IMAGES: Final = 20  # whose Dockerfiles a script writes

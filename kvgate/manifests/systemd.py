@@ -22,12 +22,11 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, read_env_file, read_env_text
 from kvgate.manifests.unit import GpuRequest, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import unset
 from kvgate.shell.template import with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import Fields, lex
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 
 KIND: Final = "systemd"
 _MAX_LINES: Final = 5_000

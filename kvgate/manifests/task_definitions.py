@@ -14,11 +14,10 @@ from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import expand_kubernetes, mark_placeholders
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
 from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Mapping, Node, Scalar, Sequence, scalar_int
 
 MAX_CONTAINERS: Final = 200

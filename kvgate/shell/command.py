@@ -8,9 +8,7 @@ from typing import Final
 from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.value import Value, value_of_word
-from kvgate.source.text import Span, TooLargeError, Word
-
-__all__ = ["HANDS_ON", "SHELLS", "WRAPPERS", "Assignment", "Command", "TooLargeError", "basename", "path_of", "unwrap"]
+from kvgate.source.text import Span, Word
 
 # Programs that hand a word of theirs, or their input, to a shell: here or on another machine.
 HANDS_ON: Final = frozenset(

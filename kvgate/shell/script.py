@@ -26,7 +26,6 @@ from kvgate.shell.command import (
     SHELLS,
     Assignment,
     Command,
-    TooLargeError,
     basename,
     names_program,
     path_of,
@@ -45,7 +44,7 @@ from kvgate.shell.parameters import (
 from kvgate.shell.template import FORMAT_FIELD, has_control, with_branches
 from kvgate.shell.value import Hole, Value, value_of_word
 from kvgate.shell.words import BLANKS, Fields, closing_bracket, lex
-from kvgate.source.text import Span, Text, Unresolved, Word, character
+from kvgate.source.text import Span, Text, TooLargeError, Unresolved, Word, character
 
 MAX_CHARACTERS: Final = 100_000
 # How many of what a script may have: tree-sitter-bash takes quadratic time for them, a second for so many.

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvgate.shell.command import Command, TooLargeError, basename
+from kvgate.shell.command import Command, basename
 from kvgate.shell.script import _Reader, _Scope, _source, commands, commands_of_words
 from kvgate.shell.value import Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Span, Text, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
 
 
 def text_of(content: str) -> Text:

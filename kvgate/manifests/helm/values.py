@@ -31,11 +31,10 @@ from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
-from kvgate.shell.command import TooLargeError
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value, value_of_word
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
 from kvgate.source.yaml_tree import (
     Entry,
     Mapping,
