@@ -352,7 +352,7 @@ def judge_state(
         selection,
         predicted,
         reading.unread,
-        _distinct_files([*collection.files, *linked.files]),
+        _distinct_files([*collection.files, *collection.around, *linked.files]),
         tree=Tree(collection.files, config.root),
         config=config,
         prompts=linked.defects,
@@ -542,7 +542,7 @@ def _without_secrets(report: Report, plans: Sequence[ServingPlan], collection: C
         secrets |= find_secrets([word.value for word in plan.unit.words], variables)
     if not secrets:
         return report
-    for file in collection.files:
+    for file in (*collection.files, *collection.around):
         file.secrets = frozenset(secret for secret in secrets if secret in file.text)
     return redacted(report, lambda text: redact(text, secrets))
 

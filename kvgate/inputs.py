@@ -131,9 +131,19 @@ def read_paths(paths: Sequence[Path], config: Config, options: RunOptions | None
     from kvgate.manifests.read import read_tree
 
     collection = collect(paths, config.root, exclude=config.exclude)
+    if collection.named:
+        from kvgate.manifests.surroundings import with_surroundings
+
+        collection = with_surroundings(collection, config.root, exclude=config.exclude)
     if isinstance(options, CheckOptions):
         collection = _with_other_texts(collection, options)
-    reading = read_tree(collection.files, config.root, named=collection.named, rendering=_rendering(config, options))
+    reading = read_tree(
+        collection.files,
+        config.root,
+        around=collection.around,
+        named=collection.named,
+        rendering=_rendering(config, options),
+    )
     return collection, reading
 
 

@@ -54,12 +54,14 @@ class Collection:
         left_out: files that were named, or would have been read, and were not.
         missing: named paths that do not exist.
         named: paths of files that were named rather than found in a directory.
+        around: files that named ones belong to: read for what they say of these, not for themselves.
     """
 
     files: tuple[SourceFile, ...]
     left_out: tuple[LeftOut, ...]
     missing: tuple[str, ...]
     named: frozenset[str] = frozenset()
+    around: tuple[SourceFile, ...] = ()
 
 
 @record

@@ -35,6 +35,19 @@ def with_own_names(units: list[ServeUnit]) -> Iterator[ServeUnit]:
         yield unit if count == 1 else replace(unit, id=f"{unit.id}#{count}")
 
 
+def has_part_in(paths: frozenset[str], unit: ServeUnit) -> bool:
+    """Whether a server that a chart's template makes says something that stands in one of some files."""
+    if "templates/" not in unit.path:
+        return False
+    words = [*unit.words, *(word for word in (unit.image, unit.storage_model) if word is not None)]
+    texts = [*(word.text for word in words), *(item.value for item in unit.environment if item.value is not None)]
+    return (
+        any(piece.span.path in paths for text in texts for piece in text.pieces)
+        or any(request.span.path in paths for request in unit.gpu_requests)
+        or (unit.replicas_span is not None and unit.replicas_span.path in paths)
+    )
+
+
 def _without_values_of_charts(units: list[ServeUnit]) -> list[ServeUnit]:
     """Units without those of a chart's own values where its templates, evaluated with these values, say the same."""
     charts = {unit.path.rpartition("/templates/")[0] for unit in units if "/templates/" in unit.path}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvgate.manifests.formats import Format, format_of, is_template_name
-from kvgate.manifests.parts import whole_servers, with_own_names
+from kvgate.manifests.parts import has_part_in, whole_servers, with_own_names
 from kvgate.manifests.requirements import with_requirements
 from kvgate.manifests.shapes import (
     KUSTOMIZATION_NAMES,
@@ -58,6 +58,7 @@ def read_tree(
     files: Sequence[SourceFile],
     root: Path | None = None,
     *,
+    around: Sequence[SourceFile] = (),
     lookup: Callable[[str], SourceFile | None] | None = None,
     named: frozenset[str] = frozenset(),
     rendering: Rendering | None = None,
@@ -67,6 +68,8 @@ def read_tree(
     Args:
         files: what was collected, in the order in which units are reported.
         root: the directory below which files that these name (``.env``, mounted scripts) are looked up.
+        around: what these files belong to (the other files of their chart): of the servers in it only those are
+            reported that a file of the run has a part in.
         lookup: looks such files up elsewhere (a git snapshot), by path relative to the root.
         named: paths of files that must be readable whatever they hold; of the others, those that cannot start vLLM are
             not parsed.
@@ -75,6 +78,8 @@ def read_tree(
     Raises:
         RenderError: rendering was asked for, and the tool is not there.
     """
+    given = frozenset(file.path for file in files)
+    files = [*files, *around]
     tree = Tree(files, root, lookup)
     kustomize = Kustomize(tree)
     rendered, done = _rendered(tree, root, rendering)
@@ -92,8 +97,11 @@ def read_tree(
                 units.append(found)
             else:
                 unread.append(found)
-    units = with_requirements(tree, whole_servers(tree, units, _read_object))
-    return Reading(tuple(with_own_names(units)), tuple(unread))
+    units = list(with_own_names(with_requirements(tree, whole_servers(tree, units, _read_object))))
+    if around:
+        units = [unit for unit in units if unit.path in given or has_part_in(given, unit)]
+        unread = [place for place in unread if place.span.path in given]
+    return Reading(tuple(units), tuple(unread))
 
 
 def _within_bounds(tree: Tree, file: SourceFile, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:
