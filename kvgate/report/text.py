@@ -90,8 +90,19 @@ def _lines(report: Report, paint: Paint, verbose: bool, quiet: bool, columns: in
             for unit in report.units:
                 yield from _origins(unit, paint)
         yield ""
+    explained: set[str] = set()
+    shortened = 0
     for finding in report.findings:
-        yield from _finding(finding, paint, columns)
+        # what one is told of the first server need not be told again of a hundred others
+        short = finding.severity is Severity.INFO and finding.rule in explained and not verbose
+        explained.add(finding.rule)
+        shortened += short
+        yield from _head(finding, paint, columns) if short else _finding(finding, paint, columns)
+        yield ""
+    if shortened:
+        infos = "1 info is" if shortened == 1 else f"{shortened} infos are"
+        whose, which = ("its", "it") if shortened == 1 else ("their", "them")
+        yield paint(f"{infos} shown without {whose} lines and help; -v shows {which} whole", "dim")
         yield ""
     for place in report.unchecked:
         yield from _wrapped(f"{visible(place.path)}:{place.line}: not checked: {visible(place.reason)}", columns, "  ")
@@ -228,13 +239,18 @@ def _origins(unit: UnitReport, paint: Paint) -> Iterator[str]:
 # -- findings ------------------------------------------------------------------------------------------------------
 
 
-def _finding(finding: Finding, paint: Paint, columns: int) -> Iterator[str]:
+def _head(finding: Finding, paint: Paint, columns: int) -> Iterator[str]:
     span = finding.primary
     head = f"{visible(span.path)}:{span.line}:{span.column}: "
     tag = f"{finding.severity.value}[{finding.rule}]"
     lines = list(_wrapped(f"{head}{tag} {visible(finding.message)}", columns, "  "))
     yield lines[0].replace(tag, paint(tag, _STYLES[finding.severity]), 1)
     yield from lines[1:]
+
+
+def _finding(finding: Finding, paint: Paint, columns: int) -> Iterator[str]:
+    span = finding.primary
+    yield from _head(finding, paint, columns)
     yield from _excerpt(finding, paint, columns)
     margin = " " * len(str(span.end_line))
     for place in finding.related:

@@ -784,3 +784,13 @@ def test_what_a_shell_is_given_is_no_argument(key: str) -> None:
         """
     )
     assert words(unit) == "org/m --enforce-eager"
+
+
+def test_a_text_of_arguments_that_a_shell_reads_has_its_variables_open() -> None:
+    unit = one("""\
+        image: {repository: vllm/vllm-openai, tag: v0.10.0}
+        model: org/m
+        extraArgs: "--max-model-len $LENGTH --block-size=${BLOCK:-32} --served-model-name=$NAME"
+    """)
+    shown = "--model org/m --max-model-len ?$LENGTH --block-size=32 ?--served-model-name=$NAME"
+    assert words(unit) == shown

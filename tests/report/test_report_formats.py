@@ -215,6 +215,19 @@ def test_text_has_the_table_the_excerpt_and_the_caret() -> None:
     assert "    ZeroDivisionError: division by zero" in lines
 
 
+def test_text_explains_an_info_once_and_any_other_finding_each_time() -> None:
+    one = next(finding for finding in made.findings() if finding.remediation)
+    infos = [replace(one, severity=Severity.INFO, message=f"note {number}") for number in (1, 2, 3)]
+    report = replace(made.CLEAN, findings=(*infos, one, replace(one, message="again")))
+    text = render_report(report, "text")
+    assert [f"info[{one.rule}] note {number}" in text for number in (1, 2, 3)] == [True] * 3
+    assert text.count(f"= help: {one.remediation}") == 3  # of the first info, and of both others
+    assert "2 infos are shown without their lines and help; -v shows them whole" in text
+    whole = render_report(report, "text", verbose=True)
+    assert whole.count(f"= help: {one.remediation}") == 5
+    assert "without their lines" not in whole
+
+
 def test_text_masks_secrets_in_excerpts() -> None:
     assert "sk-secret" not in render_report(made.FULL, "text", verbose=True)
 

@@ -31,7 +31,7 @@ from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.records import record
-from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.expand import interpolate, mark_placeholders
 from kvgate.shell.value import Value, value_of_word
 from kvgate.shell.words import split_words
 from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
@@ -705,12 +705,17 @@ def _words(node: Node | None) -> list[Word]:
         words = [mark_placeholders(Value(item.text)).word() for item in node.items if isinstance(item, Scalar)]
         return [] if _is_script_of_shell(words) else words
     if isinstance(node, Scalar) and not is_null(node):
-        return list(split_words(mark_placeholders(Value(node.text))))
+        # a shell reads it in the end, as a part of a command
+        written = interpolate(Value(node.text), {}) if _SHELL_NAME.search(node.value) else Value(node.text)
+        return list(split_words(mark_placeholders(written)))
     if isinstance(node, Mapping):
         return words_of_entries(
             [entry for entry in node.items() if flag_of_key(entry.key.value) == entry.key.value.replace("_", "-")]
         )
     return []
+
+
+_SHELL_NAME: Final = re.compile(r"(?:^|[\s=])\"?\$[A-Za-z_]")
 
 
 def _is_script_of_shell(words: Sequence[Word]) -> bool:
