@@ -240,6 +240,9 @@ def _group_devices(site: _Site) -> tuple[GpuRequest, ...] | None:
         if worker is not None and size is not None:
             leader = node.get("leaderTemplate") or worker
             return _summed([(_devices_of(leader), 1), (_devices_of(worker), size - 1)])
+        entry, workers = node.get("entryTemplate"), scalar_int(node.get("workerReplicas"))  # kthena's ModelServing
+        if entry is not None and worker is not None and workers:
+            return _summed([(_devices_of(entry), 1), (_devices_of(worker), workers)])
         for path in _POD_COUNTS:
             size = scalar_int(node_at(node, *path))
             if size is not None and size > 1:

@@ -345,3 +345,35 @@ def test_a_runtime_whose_command_only_waits_is_no_server() -> None:
         """
     assert units(runtime) == []
     assert len(units(runtime.replace("sleep", "vllm").replace('"1d"', '"serve", "org/m"'))) == 1
+
+
+@pytest.mark.parametrize(("workers", "expected"), [("3", 4 + 3 * 2), ("0", 4), ("{}", 4)])
+def test_an_entry_and_its_workers_are_one_server(workers: str, expected: int) -> None:
+    (unit,) = units(
+        f"""\
+        apiVersion: workload.serving.example/v1
+        kind: ModelServing
+        metadata: {{name: m}}
+        spec:
+          template:
+            roles:
+              - name: all
+                replicas: 2
+                entryTemplate:
+                  spec:
+                    containers:
+                      - name: entry
+                        image: vllm/vllm-openai:v0.10.0
+                        args: [--model, org/m, -tp, "5", -pp, "2"]
+                        resources: {{limits: {{nvidia.com/gpu: 4}}}}
+                workerReplicas: {workers}
+                workerTemplate:
+                  spec:
+                    containers:
+                      - name: worker
+                        image: vllm/vllm-openai:v0.10.0
+                        command: [sh, -c, "bash /multi-node-serving.sh worker --ray_address=$(ENTRY_ADDRESS)"]
+                        resources: {{limits: {{nvidia.com/gpu: 2}}}}
+        """
+    )
+    assert counts(unit) == [("nvidia.com/gpu", expected)]

@@ -794,3 +794,14 @@ def test_a_text_of_arguments_that_a_shell_reads_has_its_variables_open() -> None
     """)
     shown = "--model org/m --max-model-len ?$LENGTH --block-size=32 ?--served-model-name=$NAME"
     assert words(unit) == shown
+
+
+@pytest.mark.parametrize(("tensor", "expected"), [(0, ""), (2, " --tensor-parallel-size 2")])
+def test_a_degree_of_none_gives_no_flag(tensor: int, expected: str) -> None:
+    unit = one(f"""\
+        scenario:
+          - name: a
+            model: {{name: org/m}}
+            decode: {{replicas: 1, parallelism: {{tensor: {tensor}}}}}
+    """)
+    assert words(unit) == "--model org/m --served-model-name org/m" + expected

@@ -184,7 +184,10 @@ CHARTS: Final[tuple[Chart, ...]] = (
             (("..", "..", "shared", "decode", "parallelism", "tensor"), "tensor-parallel-size"),
             (("parallelism", "tensor"), "tensor-parallel-size"),
         ),
-        above=tuple(((*path, "model", "gpuMemoryUtilization"), 0.0) for path in _SCENARIO),
+        above=(
+            *(((*path, "model", "gpuMemoryUtilization"), 0.0) for path in _SCENARIO),
+            (("parallelism", "tensor"), 0.0),
+        ),
         words=(("vllm", "additionalFlags"),),
         replicas=(("replicas",),),
         gpus=(("parallelism", "tensor"), ("parallelism", "dataLocal")),
