@@ -211,11 +211,13 @@ _KIN: Final = (
     frozenset({"awq", "awq_marlin", "awq_triton", "ipex", "cpu_awq", "auto_awq"}),
     frozenset({"inc", "auto-round", "auto_round", "intel/auto-round"}),
     frozenset({"fp8", "fbgemm_fp8", "deepseek_v4_fp8"}),
-    frozenset({"modelopt", "modelopt_fp4", "modelopt_mxfp8", "modelopt_mixed", "petit_nvfp4", "nvfp4"}),
     frozenset({"mxfp4", "gpt_oss_mxfp4", "quark"}),
     frozenset({"compressed-tensors", "compressed_tensors", "sparseml"}),
     frozenset({"bitsandbytes", "bnb"}),
 )
+#: A checkpoint of these decides whatever is asked for: `override_quantization_method` of vLLM's modelopt.py does not look
+#: at it, and `ModelConfig._verify_quantization` takes what it says (0.11.2 to 0.24.0 read).
+_DECIDES: Final = "modelopt"
 #: Methods that need a checkpoint of their own; the others quantize while loading.
 _NEED_CHECKPOINT: Final = frozenset(
     {"awq", "awq_marlin", "gptq", "gptq_marlin", "marlin", "compressed-tensors", "modelopt", "modelopt_fp4", "mxfp4",
@@ -249,6 +251,6 @@ def quantization(case: Case, params: NoParams) -> Iterator[Draft]:
             yield Draft(variant="plain", values=values, rests_on=rests_on, ceiling=Severity.WARNING)
         return
     stored = stored.lower()
-    if stored == asked or any({stored, asked} <= kin for kin in _KIN):
+    if stored == asked or stored.startswith(_DECIDES) or any({stored, asked} <= kin for kin in _KIN):
         return
     yield Draft(values=values, rests_on=rests_on, ceiling=None if geometry is not None else Severity.WARNING)
