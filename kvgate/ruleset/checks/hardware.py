@@ -215,8 +215,8 @@ _KIN: Final = (
     frozenset({"compressed-tensors", "compressed_tensors", "sparseml"}),
     frozenset({"bitsandbytes", "bnb"}),
 )
-#: A checkpoint of these decides whatever is asked for: `override_quantization_method` of vLLM's modelopt.py does not look
-#: at it, and `ModelConfig._verify_quantization` takes what it says (0.11.2 to 0.24.0 read).
+#: A checkpoint of these decides whatever is asked for: `override_quantization_method` in modelopt.py of vLLM does not
+#: look at it, and `ModelConfig._verify_quantization` takes what it says (0.11.2 to 0.24.0 read).
 _DECIDES: Final = "modelopt"
 #: Methods that need a checkpoint of their own; the others quantize while loading.
 _NEED_CHECKPOINT: Final = frozenset(
