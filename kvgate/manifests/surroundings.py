@@ -1,4 +1,4 @@
-"""What files that are named alone belong to: the chart around them, and the ConfigMaps beside them."""
+"""What files that are named alone belong to: the chart around them, and what they refer to beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from kvgate.manifests.tree import Tree
 from kvgate.source.text import SourceFile
 
 _MANIFESTS: Final = (".yaml", ".yml", ".tpl", ".gotmpl")
-# Files of one folder that are looked at for a ConfigMap that a named file refers to.
+# What a file has that refers to another object by its name, and what a file has that may hold this one.
+_REFERENCES: Final = (
+    ("configMap", "kind: ConfigMap"), ("configMap", "configMapGenerator"), ("kind: InferenceService", "ServingRuntime"),
+)  # fmt: skip
+# Files of one folder that are looked at for such objects.
 MAX_SIBLINGS: Final = 200
 
 
@@ -32,7 +36,7 @@ def with_surroundings(collection: Collection, root: Path, *, exclude: Iterable[s
     tree = Tree((), root)
     charts = dict.fromkeys(folder for file in alone if (folder := _chart_around(tree, file.path)) is not None)
     found = {file.path: file for folder in charts for file in collect([root / folder], root, exclude=exclude).files}
-    found |= {file.path: file for file in _config_maps(tree, root, alone)}
+    found |= {file.path: file for file in _referred_to(tree, root, alone)}
     around = tuple(found[path] for path in sorted(found) if path not in known)
     return Collection(collection.files, collection.left_out, collection.missing, collection.named, around)
 
@@ -52,16 +56,20 @@ def _chart_around(tree: Tree, path: str) -> str | None:
     return found
 
 
-def _config_maps(tree: Tree, root: Path, alone: Iterable[SourceFile]) -> Iterator[SourceFile]:
-    """Files beside others that refer to a ConfigMap, which hold one."""
-    for folder in dict.fromkeys(posixpath.dirname(file.path) for file in alone if "configMap" in file.text):
-        if folder.startswith(("/", "..")):
-            continue
+def _referred_to(tree: Tree, root: Path, alone: Iterable[SourceFile]) -> Iterator[SourceFile]:
+    """Files beside others that may hold an object which these refer to."""
+    wanted: dict[str, set[str]] = {}
+    for file in alone:
+        marks = {mark for refers, mark in _REFERENCES if refers in file.text}
+        folder = posixpath.dirname(file.path)
+        if marks and not folder.startswith(("/", "..")):
+            wanted.setdefault(folder, set()).update(marks)
+    for folder, marks in wanted.items():
         try:
             names = sorted(name for name in os.listdir(root / folder) if name.endswith(_MANIFESTS))
         except OSError:
             continue
         for name in names[:MAX_SIBLINGS]:
-            file = tree.read(posixpath.join(folder, name))
-            if file is not None and ("kind: ConfigMap" in file.text or "configMapGenerator" in file.text):
-                yield file
+            beside = tree.read(posixpath.join(folder, name))
+            if beside is not None and any(mark in beside.text for mark in marks):
+                yield beside

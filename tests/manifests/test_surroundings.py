@@ -1,4 +1,4 @@
-"""Files that are named alone: they are read with the chart around them, and with the ConfigMaps beside them."""
+"""Files that are named alone: they are read with the chart around them, and with what they refer to beside them."""
 
 from __future__ import annotations
 
@@ -132,6 +132,31 @@ def test_a_manifest_named_alone_is_read_with_the_config_maps_beside_it(root: Pat
     write(root, {"k/pod.yaml": POD, **{f"k/{name}": text for name, text in beside.items()}})
     write(root, {"k/more.yaml": MAP + "---\n" + dedent(POD).replace("name: llm", "name: another")})
     assert [unit["model"] for unit in check("k/pod.yaml")["units"]] == ["org/mapped"]
+
+
+def test_a_model_named_alone_is_read_with_its_runtime_beside_it(root: Path) -> None:
+    runtime = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: vllm}
+        spec:
+          containers:
+            - name: kserve-container
+              image: vllm/vllm-openai:v0.10.0
+              args: [--model=/mnt/models, --max-model-len=2048]
+    """
+    model = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: m}
+        spec:
+          predictor:
+            model: {modelFormat: {name: vLLM}, runtime: vllm, storageUri: hf://org/m, args: [--seed=1]}
+    """
+    write(root, {"k/runtime.yaml": runtime, "k/model.yaml": model})
+    (alone,), (whole,) = check("k/model.yaml")["units"], check("k")["units"]
+    assert alone == whole
+    assert (alone["path"], alone["args"]["max_model_len"], alone["args"]["seed"]) == ("k/model.yaml", 2048, 1)
 
 
 def test_what_lies_around_the_root_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
