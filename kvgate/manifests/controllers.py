@@ -9,8 +9,9 @@ from typing import Final
 from kvgate.manifests.container import Argument
 from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.custom import NOT_DEPLOYED
+from kvgate.manifests.entrypoint import VLLM_FLAGS
 from kvgate.manifests.flags import words_of_entries
-from kvgate.manifests.helm.charts import Chart
+from kvgate.manifests.helm.charts import Chart, Path, flag_of_key
 from kvgate.manifests.helm.values import Release, read_object, read_values
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
@@ -131,9 +132,10 @@ def read_controlled(tree: Tree, file: SourceFile, document: Node) -> Iterator[Se
         yield from read_object(tree, file, item, CONTROLLERS[kind][1], release)
 
 
-# Kinds by the ends of their names that ask for, judge or measure models and serve none.
+# Kinds by the ends of their names that ask for, judge, make or measure models and serve none.
 _ABOUT_MODELS: Final = regex(
-    r"\w*(?:Approval|Benchmark|Binding|Evaluation|Policy|Promotion|Registration|Report|Request|Result|Route|Test)s?"
+    r"\w*(?:Approval|Benchmark|Binding|Cache|Eval|Evaluation|Experiment|Job|Policy|Promotion|Registration|Report"
+    r"|Request|Result|Route|Test)s?"
 )
 
 
@@ -145,9 +147,68 @@ def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serve
         kind, spec = text_at(item, "kind") or "", node_at(item, "spec")
         if _ABOUT_MODELS.fullmatch(kind):
             continue
-        if kind not in NOT_DEPLOYED and "." in (text_at(item, "apiVersion") or "") and spec is not None:
-            name = text_at(item, "metadata", "name") or ""
-            yield from read_values(tree, file, spec, Release(kind, text_at(item, "metadata", "namespace"), name, item))
+        if kind in NOT_DEPLOYED or "." not in (text_at(item, "apiVersion") or "") or spec is None:
+            continue
+        name = text_at(item, "metadata", "name") or ""
+        release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
+        by_name = [unit for chart in _of_engine(spec) for unit in read_object(tree, file, item, chart, release)]
+        by_shape = list(read_values(tree, file, spec, release))
+        yield from max(by_name, by_shape, key=_words_in)
+
+
+def _words_in(found: list[ServeUnit | Unread]) -> int:
+    return sum(len(unit.words) for unit in found if isinstance(unit, ServeUnit))
+
+
+# Where an object says which engine serves, alone or as the type of a mapping with what the engine is told.
+_ENGINES: Final = ("engine", "backend", "runtime", "framework", "inferenceEngine", "servingEngine")
+_ENGINE_NAMES: Final[tuple[Path, ...]] = (
+    *((key, inner) for key in _ENGINES for inner in ("type", "name")), *((key,) for key in _ENGINES),
+)  # fmt: skip
+_MODELS: Final[tuple[Path, ...]] = (
+    ("model", "id"), ("model", "name"), ("model", "uri"), ("model",), ("modelId",), ("modelName",), ("modelURI",),
+)  # fmt: skip
+# What a server has that a route to one, or the settings of its client, have not.
+_OF_SERVERS: Final = frozenset({"replicas", "resources", "scaling"})
+_URL: Final = regex(r"https?://")
+# What an engine is told under other names than vLLM's, and what other programs are told under the same.
+_TOLD: Final = {
+    "context-length": "max-model-len",
+    **{flag: flag for flag in (*VLLM_FLAGS, "dtype", "quantization", "trust-remote-code")},
+}
+
+
+def _of_engine(spec: Node) -> Iterator[Chart]:
+    """The servers of an object that says of its engine little more than that it is vLLM."""
+    named = next((path for path in _ENGINE_NAMES if (text_at(spec, *path) or "").lower() == "vllm"), None)
+    models = [path for path in _MODELS if text_at(spec, *path)]
+    own = {entry.key.value: entry.value for entry in entries_at(spec)}
+    asks = any(isinstance(value, Scalar) and _URL.match(value.value) for value in own.values())
+    if named is None or not models or asks or _OF_SERVERS.isdisjoint(own):
+        return
+    engine = named[:1]
+    flags: list[tuple[Path, str]] = [(("model", "servedName"), "served-model-name")]
+    flags += [
+        ((*engine, entry.key.value), _TOLD[flag])
+        for entry in entries_at(spec, *engine)
+        if (flag := flag_of_key(entry.key.value)) in _TOLD
+    ]
+    roles = [role for role in ("prefill", "decode") if entries_at(spec, "scaling", role)]
+    for role in roles or [""]:
+        up: Path = ("..", "..") if role else ()
+        yield Chart(
+            name="the controller's configuration",
+            sites=(("spec", "scaling", role) if role else ("spec",),),
+            needs=(),
+            model=tuple((*up, *path) for path in models),
+            flags=tuple(((*up, *path), flag) for path, flag in flags),
+            entries=((*up, *engine, "args"),),
+            words=((*up, *engine, "extraArgs"),),
+            image=(((*up, *engine, "image"),), ((*up, "image"),)),
+            replicas=(("replicas",), (*up, "scaling", "replicas")),
+            gpus=(("gpu", "count"),) if role else (("resources", "gpu", "count"),),
+            strip=("hf://",),
+        )
 
 
 # Kinds of KAITO that serve presets: where what a Workspace holds is, and where replicas are counted.

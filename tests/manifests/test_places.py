@@ -198,12 +198,76 @@ def test_a_kind_that_stands_in_no_table() -> None:
     assert [request.count for request in found.gpu_requests] == [2]
 
 
+def test_an_object_that_names_its_engine_and_little_else() -> None:
+    text = """\
+        apiVersion: serve.example.dev/v1
+        kind: ChatModel
+        metadata: {name: whole}
+        spec:
+          model: {id: org/m, servedName: chat}
+          engine:
+            type: vllm
+            contextLength: 16384
+            enforceEager: true
+            image: vllm/vllm-openai:v0.11.0
+            args: {max-num-seqs: "64"}
+            extraArgs: [--swap-space, "8"]
+          scaling: {replicas: 3}
+          resources: {gpu: {count: 4}}
+        ---
+        apiVersion: serve.example.dev/v1
+        kind: ChatModel
+        metadata: {name: parts}
+        spec:
+          model: {id: org/big}
+          engine: {type: vLLM}
+          scaling:
+            prefill: {replicas: 2, gpu: {count: 4}}
+            decode: {replicas: 5, gpu: {count: 2}}
+        ---
+        apiVersion: serve.example.dev/v1
+        kind: Endpoint
+        metadata: {name: plain}
+        spec: {runtime: vllm, model: org/n, replicas: 2}
+        ---
+        apiVersion: serve.example.dev/v1
+        kind: ChatModel
+        metadata: {name: other}
+        spec:
+          model: {id: org/m-gguf}
+          engine: {type: llamacpp}
+          resources: {cpu: 8}
+        """
+    whole, prefill, decode, plain = units({"m.yaml": text})
+    assert words(whole) == (
+        "--model org/m --served-model-name chat --max-model-len 16384 --enforce-eager --swap-space 8 --max-num-seqs 64"
+    )
+    assert whole.image is not None
+    assert whole.image.value == "vllm/vllm-openai:v0.11.0"
+    assert [found.id for found in (prefill, decode)] == [
+        "ChatModel/default/parts/scaling/prefill",
+        "ChatModel/default/parts/scaling/decode",
+    ]
+    assert [words(found) for found in (prefill, decode, plain)] == [
+        "--model org/big",
+        "--model org/big",
+        "--model org/n",
+    ]
+    assert [found.replicas for found in (whole, prefill, decode, plain)] == [3, 2, 5, 2]
+    gpus = [[request.count for request in found.gpu_requests] for found in (whole, prefill, decode, plain)]
+    assert gpus == [[4], [4], [2], []]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec: {groups: [{name: vllm, rules: []}]}\n",
         "apiVersion: route.example.com/v1\nkind: ModelRoute\nspec: {model: {name: org/m}, engine: vllm}\n",
         "apiVersion: train.example.com/v1\nkind: TrainJob\nspec: {trainer: {args: [--use_vllm]}, model: org/m}\n",
+        # a client, a router's view of servers that others start, weights that are only fetched
+        "apiVersion: a.example.com/v1\nkind: Chat\nspec: {backend: vllm, model: org/m, replicas: 2, at: http://v/v1}\n",
+        "apiVersion: a.example.com/v1\nkind: ModelServer\nspec: {inferenceEngine: vLLM, model: org/m, selector: {}}\n",
+        "apiVersion: a.example.com/v1\nkind: ModelCache\nspec: {engine: vllm, model: org/m, replicas: 2}\n",
     ],
 )
 def test_other_objects_that_mention_vllm_are_no_servers(text: str) -> None:
