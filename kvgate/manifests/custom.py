@@ -137,9 +137,13 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
 
 
 def _joins_leader(site: _Site, unit: ServeUnit) -> bool:
-    """Whether a worker runs a script that nobody can read, as its leader does: both are one server."""
-    led = any(node.get("leaderTemplate") is not None for node in site.around)
-    return led and "workerTemplate" in site.steps and bool(unit.words) and unit.words[0].value == unit.entry
+    """Whether a worker is no server beside its leader: it is told nothing, runs a script that nobody can read, as its
+    leader does, or there is none, where the leader is the whole group."""
+    group = next((node for node in site.around if node.get("leaderTemplate") is not None), None)
+    if group is None or "workerTemplate" not in site.steps:
+        return False
+    alone = scalar_int(group.get("size")) == 1
+    return alone or not unit.words or unit.words[0].value == unit.entry
 
 
 def _sites(item: Node) -> Iterator[_Site]:

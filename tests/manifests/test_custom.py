@@ -100,6 +100,42 @@ def test_leader_worker_set_counts_its_group() -> None:
     assert found.id == "LeaderWorkerSet/default/l/leader"
 
 
+@pytest.mark.parametrize(
+    ("size", "worker", "entries"),
+    [
+        (1, "[]", ["leader"]),  # it has no workers
+        (1, '[--model, org/other, --max-model-len, "8"]', ["leader"]),
+        (3, "[]", ["leader"]),  # what is told nothing is one of the leader's
+        (3, '[--model, org/other, --max-model-len, "8"]', ["leader", "workerTemplate/worker"]),
+    ],
+)
+def test_a_worker_that_is_no_server_beside_its_leader(size: int, worker: str, entries: list[str]) -> None:
+    text = f"""\
+        apiVersion: leaderworkerset.x-k8s.io/v1
+        kind: LeaderWorkerSet
+        metadata: {{name: l}}
+        spec:
+          leaderWorkerTemplate:
+            size: {size}
+            leaderTemplate:
+              spec:
+                containers:
+                  - name: leader
+                    image: vllm/vllm-openai:v0.9.0
+                    command: [sh, -c, vllm serve org/m --max-model-len 4096]
+                    resources: {{limits: {{nvidia.com/gpu: 2}}}}
+            workerTemplate:
+              spec:
+                containers:
+                  - name: worker
+                    image: vllm/vllm-openai:v0.9.0
+                    resources: {{limits: {{nvidia.com/gpu: 2}}}}
+                    args: {worker}
+        """
+    assert [found.id.removeprefix("LeaderWorkerSet/default/l/") for found in units(text)] == entries
+    assert counts(units(text)[0]) == [("nvidia.com/gpu", 2 * size)]
+
+
 def test_ray_cluster_counts_head_and_workers_and_its_nodes_serve_nothing_themselves() -> None:
     text = """\
         apiVersion: ray.io/v1
