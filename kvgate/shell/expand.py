@@ -32,6 +32,7 @@ _PLACEHOLDER: Final = regex(
 _UNSET: Final = " is set in no file here"
 _ASKED: Final = " is asked for at run time"
 _ARGUMENT: Final = "argument "
+_ONLY_IF: Final = " is set only if "
 
 
 def unset(name: str) -> str:
@@ -49,9 +50,15 @@ def asked(name: str) -> str:
     return f"{name}{_ASKED}"
 
 
+def set_only_if(name: str, condition: str) -> str:
+    """Why a variable has no value that is set on a condition which does not hold without any settings."""
+    return f"{name}{_ONLY_IF}{condition}"
+
+
 def is_unset(unresolved: Unresolved) -> bool:
     """Whether a text is unresolved since nobody sets the variable, gives the argument or answers what is asked."""
-    return unresolved.reason.endswith((_UNSET, _ASKED)) or unresolved.reason.startswith(_ARGUMENT)
+    reason = unresolved.reason
+    return reason.endswith((_UNSET, _ASKED)) or reason.startswith(_ARGUMENT) or _ONLY_IF in reason
 
 
 def mark_placeholders(value: Value, *, variables: bool = True) -> Value:

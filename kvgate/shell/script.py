@@ -31,7 +31,7 @@ from kvgate.shell.command import (
     path_of,
     unwrap,
 )
-from kvgate.shell.expand import argument, asked, is_unset, unset
+from kvgate.shell.expand import argument, asked, is_unset, set_only_if, unset
 from kvgate.shell.inert import SILENT, is_inert
 from kvgate.shell.parameters import (
     RUN_TIME_NAMES,
@@ -51,6 +51,7 @@ MAX_CHARACTERS: Final = 100_000
 MAX_OPENINGS: Final = {"<<": 1_000, "|": 5_000, "=(": 4_000}
 MAX_STEPS: Final = 20_000
 STEP: Final = 1_000  # characters that cost as much to read as a command
+COPY: Final = 50  # variables that cost as much to copy for a branch
 MAX_UNROLLED: Final = 8_000  # steps after which one round stands for a loop
 MAX_COMMANDS: Final = 3_000
 MAX_DEPTH: Final = 24
@@ -66,6 +67,7 @@ _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
+MAX_WRITTEN: Final = 400  # of a condition, before it is made short
 # A substitution that yields where a program is installed.
 _LOOKS_UP: Final = re.compile(
     r"\s*(?:command\s+-v|type\s+-[pP]|which)\s+(?P<name>[\w.-]{1,80})\s*(?:2>\s*/dev/null\s*)?(?:\|\|\s*(?:true|:)\s*)?"
@@ -329,7 +331,7 @@ class _Reader:
             uncalled = list(scope.functions.items()) if self.depth == 1 and not self.told else []
             for name, (where, node) in uncalled:
                 if where is source and name not in self.called:
-                    inner = scope.copy()
+                    inner = self.branch(scope)
                     inner.arguments = None
                     self.uncalled = True
                     self.node(where, node, inner, (*conditions, f"{name}() is called"))
@@ -360,49 +362,57 @@ class _Reader:
         finally:
             self.depth -= 1
 
+    def branch(self, scope: _Scope) -> _Scope:
+        """What a branch begins with."""
+        self.steps += len(scope.variables) // COPY
+        return scope.copy()
+
     def _children(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         self.nodes(source, node.children, scope, conditions)
 
     def _subshell(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
-        self.nodes(source, node.children, scope.copy(), conditions)
+        self.nodes(source, node.children, self.branch(scope), conditions)
 
     def _list(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         inner = conditions
-        before: list[Any] = []
-        runs: bool | None = True
-        for child in node.children:
-            if child.type in ("&&", "||"):
-                verdict = self._decide(source, before, scope)
-                runs = verdict if child.type == "&&" or verdict is None else not verdict
-                if child.type == "||":
-                    left = source.value.text.value[node.start_byte : child.start_byte].strip()
-                    inner = (*conditions, f"not: {_short(left)}")
-            elif child.is_named:
-                if runs is None and child.type in _ASSIGNMENTS and _tests(before):
-                    self._set_if(source, child, before, scope, inner, otherwise=inner is not conditions)
-                elif runs is not False:
-                    self.node(source, child, scope, inner)
-                before = [child]
+        status: bool | None = True  # of all that is before, and what it is taken to be
+        assumed: bool | None = True
+        tests = True  # whether that is nothing but tests and what they set
+        for joint, part in _chain(node):
+            either = joint is not None and joint.type == "||"
+            runs, likely = (status, assumed) if not either else (_negated(status), _negated(assumed))
+            end = min(joint.start_byte, node.start_byte + MAX_WRITTEN) if joint is not None else node.start_byte
+            written = _short(source.value.text.value[node.start_byte : end])
+            if either:
+                inner = (*conditions, f"not: {written}")
+            if runs is False:
+                continue
+            # a test is one of what is there before it runs
+            verdict = self._decide(source, [part], scope)
+            guess = verdict if verdict is not None else self._assume(source, [part], scope)
+            if runs is None and tests and _sets(part):
+                self._set_if(source, part, f"not: {written}" if either else written, likely, scope, inner)
+            else:
+                self.node(source, part, scope, inner)
+            status = verdict if runs else either if verdict is either else None
+            assumed = guess if likely else either if likely is False or guess is either else None
+            tests = tests and (_sets(part) or _tests([part]))
         scope.ended = ""  # only on a condition
 
     def _set_if(
         self,
         source: _Source,
         node: Any,
-        condition: Sequence[Any],
+        why: str,
+        likely: bool | None,
         scope: _Scope,
         conditions: tuple[str, ...],
-        *,
-        otherwise: bool,
     ) -> None:
-        """``[ CONDITION ] && NAME=value``, and with ``otherwise`` the same behind ``||``."""
-        written = _short(_written(source, condition))
-        assumed = self._assume(source, condition, scope)
-        inner, rest = scope.copy(), scope.copy()
+        """``[ CONDITION ] && NAME=value``, ``[ CONDITION ] || NAME=value``."""
+        inner, rest = self.branch(scope), self.branch(scope)
         self.node(source, node, inner, conditions)
-        why = f"not: {written}" if otherwise else written
-        likely = None if assumed is None else inner if assumed is not otherwise else rest
-        _merge(scope, [(inner, why), (rest, "")], source.span(node), likely)
+        taken = None if likely is None else inner if likely else rest
+        _merge(scope, [(inner, why), (rest, "")], source.span(node), taken)
 
     def _redirected(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
@@ -498,7 +508,7 @@ class _Reader:
             if verdict is True and not outcomes:
                 self.nodes(source, body, scope, conditions)
                 return
-            inner = scope.copy()
+            inner = self.branch(scope)
             self.nodes(source, condition, inner, conditions)
             assumed = verdict or self._assume(source, condition, scope)
             if likely is None and assumed:
@@ -513,7 +523,7 @@ class _Reader:
             if not outcomes:
                 self.nodes(source, otherwise or [], scope, conditions)
                 return
-            inner = scope.copy()
+            inner = self.branch(scope)
             if otherwise:
                 self.nodes(source, otherwise, inner, (*conditions, *negated))
             outcomes.append((inner, negated[0]))
@@ -538,7 +548,7 @@ class _Reader:
                     self.nodes(source, body, scope, conditions)
                     return
                 continue
-            inner = scope.copy()
+            inner = self.branch(scope)
             name = source.text(subject_node) if subject_node is not None else ""
             condition = f"{name} is {' or '.join(written)}"
             self.nodes(source, body, inner, (*conditions, condition))
@@ -552,7 +562,7 @@ class _Reader:
                 likely = inner
         if outcomes:
             if not exhaustive:
-                outcomes.append((scope.copy(), "no case applies"))
+                outcomes.append((self.branch(scope), "no case applies"))
             _merge(scope, outcomes, source.span(node), likely)
 
     def _for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
@@ -574,11 +584,11 @@ class _Reader:
                 scope.ended = _after_loop(scope.ended)
             return
         span = source.span(node)
-        inner = scope.copy()
+        inner = self.branch(scope)
         inner.assign(name, Value.unknown(Text.at(f"${name}", span), f"{name} runs through a list in a loop"), span)
         self.node(source, body, inner, conditions)
         inner.ended = _after_loop(inner.ended)
-        _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
+        _merge(scope, [(inner, "the loop runs"), (self.branch(scope), "")], span)
 
     def _c_for(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         body = node.child_by_field_name("body")
@@ -590,7 +600,7 @@ class _Reader:
                 self.node(source, body, scope, conditions)
                 scope.ended = _after_loop(scope.ended)
             return
-        inner = scope.copy()
+        inner = self.branch(scope)
         head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
         for name in dict.fromkeys(re.findall(r"([A-Za-z_]\w*)\s*=[^=]", head)):
             unknown = Value.unknown(Text.at(f"${name}", span), f"{name} counts in a loop", splits=False)
@@ -598,7 +608,7 @@ class _Reader:
         if body is not None:
             self.node(source, body, inner, conditions)
         inner.ended = _after_loop(inner.ended)
-        _merge(scope, [(inner, "the loop runs"), (scope.copy(), "")], span)
+        _merge(scope, [(inner, "the loop runs"), (self.branch(scope), "")], span)
 
     def _while(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         condition = [child for child in node.children if child.type != "do_group"]
@@ -619,11 +629,11 @@ class _Reader:
             scope.ended = _after_loop(scope.ended)
             if once or before == (scope.variables, scope.arguments):
                 return
-        inner = scope.copy()
+        inner = self.branch(scope)
         self.nodes(source, condition, inner, conditions)
         self.nodes(source, body, inner, (*conditions, written))
         inner.ended = _after_loop(inner.ended)
-        _merge(scope, [(inner, written), (scope.copy(), "")], source.span(node))
+        _merge(scope, [(inner, written), (self.branch(scope), "")], source.span(node))
 
     def _function(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         name = node.child_by_field_name("name")
@@ -737,7 +747,7 @@ class _Reader:
         while stack:
             inner = stack.pop()
             if inner.type == "command_substitution":
-                self.nodes(source, inner.children, scope.copy(), conditions)
+                self.nodes(source, inner.children, self.branch(scope), conditions)
             else:
                 stack += reversed(inner.children)
 
@@ -1047,6 +1057,8 @@ class _Reader:
             return None if verdict is None else not verdict
         if node.type == "command":
             return {"true": True, ":": True, "false": False}.get(source.text(node).strip())
+        if _sets(node):  # as the last command whose output it takes
+            return True if "$(" not in source.text(node) and "`" not in source.text(node) else None
         if node.type == "list":
             return self._both(source, node, scope)
         if node.type == "compound_statement":
@@ -1075,12 +1087,25 @@ class _Reader:
                 subject = self._single(source, left, scope)
                 known = subject is not None and subject.resolved
                 return matches_expression(subject.value, source.text(right)) if subject and known else None
-            first, second = self._single(source, left, scope), self._single(source, right, scope)
-            if first is None or second is None or not first.resolved or not second.resolved:
+            first, second = self._single(source, left, scope), self._pattern(source, node, scope)
+            if first is None or second is None or not first.resolved:
                 return None
-            pattern = source.text(node).count("=") > 0 and source.text(right)[:1] not in ("'", '"')
-            return _compare(first.value, written, second.value, pattern=pattern)
+            return _compare(first.value, written, second)
         return None
+
+    def _pattern(self, source: _Source, node: Any, scope: _Scope) -> str | None:
+        """What stands on the right of a comparison, as a pattern in which nothing that is quoted is a wildcard."""
+        parts = node.children_by_field_name("right")
+        if len(parts) == 1 and parts[0].type == "concatenation":
+            parts = parts[0].children
+        values = [(part, self._single(source, part, scope)) for part in parts]
+        if any(value is None or not value.resolved for _, value in values):
+            return None
+        return "".join(
+            re.sub(r"([*?[])", r"[\1]", value.value) if part.type.endswith("string") else value.value
+            for part, value in values
+            if value is not None
+        )
 
     def _both(self, source: _Source, node: Any, scope: _Scope) -> bool | None:
         parts = [child for child in node.children if child.is_named and child.type != "test_operator"]
@@ -1096,6 +1121,8 @@ class _Reader:
         if written == "!":
             verdict = self._holds(source, operand, scope)
             return None if verdict is None else not verdict
+        if written == "-t" and self.assuming:
+            return False  # what is started by itself has no terminal
         if written not in ("-n", "-z"):
             return None
         value = self._single(source, operand, scope)
@@ -1313,6 +1340,8 @@ class _Reader:
             fields.add(Value.unknown(use.text, reason), quoted=False)
             return
         known = self._lookup(name, use, scope)
+        if known is not None and not known.resolved and subscript in ("@", "*"):
+            quoted = quoted and subscript == "*"  # as many words as it has elements
         key = self._key(subscript, isinstance(stored, dict), use, scope, depth)
         elements = _elements_of(stored)
         if subscript not in ("", "@", "*") and isinstance(stored, (list, dict)) and key is not None:
@@ -1547,6 +1576,35 @@ def _after_loop(ended: str) -> str:
 _ASSIGNMENTS: Final = frozenset({"variable_assignment", "variable_assignments", "declaration_command"})
 
 
+def _sets(node: Any) -> bool:
+    """Whether a command does nothing but set variables."""
+    inner = node.named_children if node.type == "compound_statement" else ()
+    return node.type in _ASSIGNMENTS or (bool(inner) and all(child.type in _ASSIGNMENTS for child in inner))
+
+
+def _chain(node: Any) -> list[tuple[Any, Any]]:
+    """The commands of a list, each with the ``&&`` or ``||`` in front of it."""
+    found: list[tuple[Any, Any]] = []
+    while node is not None:
+        operator, first, rest = None, None, []
+        for child in node.children:
+            if child.type in ("&&", "||"):
+                operator = child
+            elif child.is_named and operator is None:
+                first = child
+            elif child.is_named:
+                rest.append((operator, child))
+        found += reversed(rest)
+        node = first if first is not None and first.type == "list" else None
+        if node is None and first is not None:
+            found.append((None, first))
+    return found[::-1]
+
+
+def _negated(verdict: bool | None) -> bool | None:
+    return None if verdict is None else not verdict
+
+
 def _tests(nodes: Sequence[Any]) -> bool:
     """Whether commands are tests that change nothing."""
     return all(
@@ -1613,11 +1671,12 @@ def _range(word: Word) -> Iterator[Word]:
         yield Word(Text.at(str(number), span))
 
 
-def _compare(left: str, operator: str, right: str, *, pattern: bool) -> bool | None:
+def _compare(left: str, operator: str, right: str) -> bool | None:
+    """Whether ``[ left operator right ]`` holds, the right side being a pattern."""
     if operator in ("=", "=="):
-        return matches_pattern(left, right) if pattern else left == right
+        return matches_pattern(left, right)
     if operator == "!=":
-        return not (matches_pattern(left, right) if pattern else left == right)
+        return not matches_pattern(left, right)
     numeric = _NUMERIC.get(operator)
     if numeric and re.fullmatch(r"[+-]?\d{1,18}", left) and re.fullmatch(r"[+-]?\d{1,18}", right):
         return numeric(int(left), int(right))
@@ -1667,20 +1726,30 @@ def _merge(scope: _Scope, outcomes: Sequence[tuple[_Scope, str]], span: Span, li
                 scope.assign(name, first, outcomes[0][0].touched.get(name, span))
             continue
         settled = likely.variables.get(name) if likely is not None else None
-        if isinstance(settled, Value) and settled.resolved and not _only_adds(before, [value for value, _ in values]):
+        known = settled.resolved if isinstance(settled, Value) else isinstance(settled, list) and _known(settled)
+        if settled is not None and known and not _only_adds(before, [value for value, _ in values]):
             scope.assign(name, settled, span)
             continue
         why = next((why for value, why in values if not _same(value, before) and why), "a condition holds")
+        if likely is not None and settled is None:
+            scope.assign(name, Value.unknown(Text.at(f"${name}", span), set_only_if(name, why)), span)
+            continue
         scope.assign(name, _either(name, before, [value for value, _ in values], why, span), span)
 
 
 def _only_adds(before: Stored | None, values: Sequence[Stored | None]) -> bool:
-    """Whether branches leave a text as it is or add to its end."""
+    """Whether branches leave a text or an array as it is or add to its end."""
+    if isinstance(before, list):
+        return all(isinstance(value, list) and _same(value[: len(before)], before) for value in values)
     return (
         isinstance(before, Value)
         and all(isinstance(value, Value) and value.value.startswith(before.value) for value in values)
         and (bool(before.value) or any(_same(value, before) for value in values))
     )
+
+
+def _known(words: Sequence[Word]) -> bool:
+    return all(word.resolved for word in words)
 
 
 def _same(left: Stored | None, right: Stored | None) -> bool:
@@ -1701,9 +1770,7 @@ def _either(
     span: Span,
 ) -> Stored:
     reason = f"only if {why}"
-    if isinstance(before, list) and all(
-        isinstance(value, list) and _same(value[: len(before)], before) for value in values
-    ):
+    if isinstance(before, list) and _only_adds(before, values):
         added: list[Word] = []
         for value in values:
             assert isinstance(value, list)

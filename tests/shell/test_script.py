@@ -269,6 +269,15 @@ def test_loops() -> None:
         ('if [ "$1" = small ]; then M=a; else M=$1; fi\nvllm $M', ["??$M"]),
         ('if [ -d /m ] || [ -z "$1" ]; then M=a; else M=b; fi\nvllm $M', ["a"]),
         ('if [ -d /m ]; then M=a; elif [ -z "$1" ]; then M=b; else M=c; fi\nvllm $M', ["??$M"]),
+        ("if [ -t 0 ]; then read -rp which M; else M=a; fi\nvllm $M", ["a"]),
+        # what is set on a condition is not set without it
+        ('if [ -n "$1" ]; then M=$1; fi\nvllm "${M:-d}" ${M:+--x} $M', ["d", "??$M"]),
+        ('if [ "$MODE" = big ]; then N=1; fi\n[ -z "$N" ] && N=2\nvllm $N', ["2"]),
+        ('if [ -d /m ]; then M=a; fi\nvllm "${M:-d}"', ["?$M"]),
+        # arrays too
+        ('if [ -n "$Q" ]; then L=(--q "$Q"); else L=(--x 1); fi\nvllm "${L[@]}"', ["--x", "1"]),
+        ('if [ -d /m ]; then L=(--q 2); else L=(--x 1); fi\nvllm --y "${L[@]}"', ["--y", "??$L"]),
+        ('L=(--y)\nif [ -n "$Q" ]; then L+=(--q); else L+=(--x); fi\nvllm "${L[@]}"', ["--y", "??--q", "??--x"]),
         # what a branch only adds is conditional
         ('A="--x"\nif [ -n "$Q" ]; then A="$A --q"; fi\nvllm $A', ["--x", "??--q"]),
     ],
@@ -290,6 +299,14 @@ def test_a_script_without_settings_takes_its_defaults(script: str, expected: lis
         ("M=a\n[ -d /m ] && M=/m\nvllm $M", ["??$M"]),
         ('M=$1\n[ -z "$M" ] && M=d\nvllm $M', ["d"]),
         ('M=$1\n[ -n "$M" ] || M=d\nvllm $M', ["d"]),
+        # one of two
+        ('T=yes\n[ "$T" = yes ] && A=1 || A=2\nvllm $A', ["1"]),
+        ('T=no\n[ "$T" = yes ] && A=1 || A=2\nvllm $A', ["2"]),
+        ('[ -z "$A" ] && A=1 || A=2\nvllm $A', ["1"]),
+        ('[[ -n "$Q" && -z "$R" ]] && A=1 || A=2\nvllm $A', ["2"]),
+        ("[ -d /m ] && A=1 || A=2\nvllm $A", ["??$A"]),
+        ('[ -n "$Q" ] && { A=1; B=1; } || { A=2; B=2; }\nvllm $A $B', ["2", "2"]),
+        ("[ -z x ] && A=1 || [ -n x ] && A=3 || A=2\nvllm $A", ["3"]),
         # a program is taken to succeed
         ("cd /app && M=a\nvllm $M", ["a"]),
     ],
@@ -363,8 +380,43 @@ def test_a_script_ends_where_its_arguments_say_so() -> None:
 
 
 def test_what_branches_set_anew_is_one_unknown() -> None:
-    script = 'M=""\nif [ -t 0 ]; then M=a; else M=b; fi\nvllm $M'
+    script = 'M=""\nif [ -d /m ]; then M=a; else M=b; fi\nvllm $M'
     assert words(script) == ["??$M"]
+
+
+@pytest.mark.parametrize(
+    ("right", "holds"),
+    [
+        ('*"30B"*', True),
+        ("*'30B'*", True),
+        ('"org/m-"*', True),
+        ('org"/m"*', True),
+        ('*"30B"', False),
+        ('*"8B"*', False),
+        ('"*30B*"', False),
+        ('*"?0B"*', False),
+        ("*'['*", False),
+        ('*"${SIZE:-30B}"*', True),
+        ('"$ANY"', False),
+        ("$ANY", True),
+        ('*"8B"* || $M == *"-30B-"*', True),
+    ],
+)
+def test_what_is_quoted_in_a_pattern_stands_for_itself(right: str, *, holds: bool) -> None:
+    script = f"M=org/m-30B-it; ANY='*B*'\nif [[ $M == {right} ]]; then T=1; else T=2; fi\nvllm $T"
+    assert words(script) == ["1" if holds else "2"]
+    if "||" not in right:
+        assert words(script.replace("==", "!=")) == ["2" if holds else "1"]
+
+
+def test_variables_of_many_branches_are_too_many() -> None:
+    for joint in ("\n[ -f b ] && ", " && "):
+        with pytest.raises(TooLargeError):
+            run("[ -f b ] && A=1" + "".join(f"{joint}A{number}=1" for number in range(4_000)))
+
+
+def test_a_long_list_is_read_from_its_beginning() -> None:
+    assert run(" && ".join(f"p{number}" for number in range(40)))[0] == ["p0"]
 
 
 def test_a_function_that_nothing_calls_has_no_defaults() -> None:
