@@ -25,6 +25,7 @@ from kvgate.manifests.kustomize import merged
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread, server_of
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.source.text import SourceFile, Span
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, is_go_template
@@ -259,7 +260,7 @@ def _made_by_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[S
             or not (chart == folder or chart.startswith(f"{prefix}charts/"))
         ):
             continue
-        if path.endswith(".tpl") or is_disabled(tree, chart, over):
+        if path.endswith(".tpl") or _is_silent(file) or is_disabled(tree, chart, over):
             continue
         try:
             made.append((file, render_statically(tree, file, over)))
@@ -272,6 +273,23 @@ def _made_by_templates(tree: Tree, folder: str, over: Over | None) -> Iterator[S
         for unit in found
         if isinstance(unit, ServeUnit) and not peers_of(tree).is_used_runtime(unit.kind, unit.path, unit.document)
     )
+
+
+_OBJECT: Final = regex(r"(?m)^kind:[ \t]*(\S+)")
+# Kinds that have no server, and of which no server takes anything.
+_SILENT: Final = frozenset(
+    {
+        "ClusterRole", "ClusterRoleBinding", "HTTPRoute", "Ingress", "NetworkPolicy", "PersistentVolume",
+        "PersistentVolumeClaim", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "Role", "RoleBinding", "Route",
+        "Secret", "Service", "ServiceAccount", "ServiceMonitor",
+    }
+)  # fmt: skip
+
+
+def _is_silent(file: SourceFile) -> bool:
+    """Whether all objects of a template are of kinds for which it need not be rendered."""
+    kinds = set(_OBJECT.findall(file.text))
+    return bool(kinds) and kinds <= _SILENT
 
 
 def _place(unit: ServeUnit, file: SourceFile) -> Span:
