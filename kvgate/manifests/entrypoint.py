@@ -281,9 +281,12 @@ def stands_for_vllm_image(image: str) -> bool:
 
 def is_other_program(image: str) -> bool:
     """Whether the image is known for something other than a vLLM server."""
-    if is_companion(image):
-        return True
-    parts = repository_of(image).lower().split("/")
+    return is_companion(image) or is_other_engine(repository_of(image))
+
+
+def is_other_engine(name: str) -> bool:
+    """Whether a part of a name (of a repository of images, of a module) is that of another engine."""
+    parts = name.lower().split("/")
     return any(_OTHER_ENGINE & _tokens(part) or any(name in part for name in _OTHER_ENGINE_NAMES) for part in parts)
 
 

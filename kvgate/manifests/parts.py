@@ -18,7 +18,7 @@ ReadObject: TypeAlias = Callable[[Tree, SourceFile, Node], Iterator[ServeUnit | 
 # Folders that by kustomize's convention hold what overlays make servers of.
 _BASES: Final = frozenset({"base", "bases"})
 # Kinds of units that may be a part of another one.
-_PART_KINDS: Final = frozenset({"script", "python", "dockerfile", "vllm-config", "helm-values"})
+_PART_KINDS: Final = frozenset({"script", "python", "dockerfile", "vllm-config", "helm-values", "ray-model"})
 
 
 def whole_servers(tree: Tree, units: list[ServeUnit], read_object: ReadObject) -> list[ServeUnit]:

@@ -9,30 +9,41 @@ from typing import Final
 
 from kvgate.manifests.container import Start, environment_of, find_requirement
 from kvgate.manifests.custom import cluster_devices, first_pod
-from kvgate.manifests.entrypoint import VLLM_FLAGS, says_engine
-from kvgate.manifests.flags import word_of_node, words_of_entries
+from kvgate.manifests.entrypoint import VLLM_FLAGS, is_other_engine, says_engine
+from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
 from kvgate.manifests.launch import ARGUMENT_VARIABLES, MODEL_VARIABLES, starts_of_script, variable_words
-from kvgate.manifests.shapes import is_serve_config
+from kvgate.manifests.ray_models import (
+    devices_of_ranks,
+    engine_arguments,
+    find_models,
+    parallel_sizes,
+    ranks_of_model,
+    served_name,
+    serves_with_vllm,
+    words_of_model,
+)
+from kvgate.manifests.shapes import is_ray_model, is_serve_config
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, TooLargeError, Unresolved, Word
 from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded, scalar_int
-from kvgate.source.yaml_tree import Sequence as YamlSequence
 
 # Arguments of an application's builder that are vLLM's own.
 _ARGUMENTS: Final = VLLM_FLAGS | frozenset(ARGUMENT_VARIABLES.values()) | {"model", "tokenizer", "trust-remote-code"}
 
-# How deep the arguments of an application are looked into.
-_MAX_ARGUMENT_DEPTH: Final = 8
+# The kinds of configuration files, which are no objects of Kubernetes.
+_SERVE: Final = "ray-serve"
+_MODEL: Final = "ray-model"
 
 
 def read_ray(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The serve units of RayServices, RayJobs and Ray Serve's own configuration files."""
     if is_serve_config(document):
-        yield from _Cluster(tree, file, document, None).applications(document)
+        cluster = _Cluster(tree, file, document, None)
+        yield from cluster.model(document) if is_ray_model(document) else cluster.applications(document)
         return
     for item in expand_list(document):
         kind = text_at(item, "kind")
@@ -52,7 +63,7 @@ class _Cluster:
         self.tree = tree
         self.file = file
         self.item = item
-        self.kind = text_at(item, "kind") or "ray-serve"
+        self.kind = text_at(item, "kind") or (_MODEL if is_ray_model(item) else _SERVE)
         self.name = text_at(item, "metadata", "name") or ""
         self.namespace = text_at(item, "metadata", "namespace")
         self.devices = cluster_devices(cluster) if isinstance(cluster, Mapping) else ()
@@ -89,64 +100,59 @@ class _Cluster:
 
     # -- applications ----------------------------------------------------------------------------------------------
 
-    def applications(self, config: Node) -> Iterator[ServeUnit]:
+    def applications(self, config: Node) -> Iterator[ServeUnit | Unread]:
         for application in items_at(config, "applications"):
             name = text_at(application, "name") or ""
-            models = list(_models(node_at(application, "args")))
+            path = scalar_at(application, "import_path")
+            if path is not None and is_other_engine(path.value.replace(":", "/")):
+                continue
+            models = list(find_models(node_at(application, "args")))
             for part, model in models:
                 if isinstance(model, Mapping):
-                    yield self._model(name, model, part)
+                    yield from self.model(model, name, part)
                 else:
                     yield from self._model_file(name, model)
             if not models:
                 yield from self._own_code(name, application)
 
-    def _model_file(self, application: str, path: Scalar) -> Iterator[ServeUnit]:
-        found = self.tree.read(path.value.removeprefix("./"))
-        for document in self.tree.stream(found).documents if found is not None else ():
+    def _model_file(self, application: str, path: Scalar) -> Iterator[ServeUnit | Unread]:
+        name = path.value.removeprefix("./")
+        folder = posixpath.dirname(self.file.path)
+        found = next((file for base in (folder, "") if (file := self.tree.use(posixpath.join(base, name)))), None)
+        if found is None:
+            yield Unread(f"{name}, a model of Ray Serve's, is not among the files read", path.span, serves=True)
+            return
+        for document in self.tree.stream(found).documents:
             if isinstance(document, Mapping):
-                yield self._model(application, document)
+                yield from self.model(document, application, span=path.span)
 
-    def _model(self, application: str, model: Mapping, part: str = "") -> ServeUnit:
-        served = scalar_at(model, "model_loading_config", "model_id") or scalar_at(model, "model_id")
-        source = node_at(model, "model_loading_config", "model_source") or node_at(model, "model_source")
-        if isinstance(source, Mapping):
-            source = scalar_at(source, "bucket_uri")
-        # a template whose values name no model makes an empty text of it
-        served = served if served is not None and served.value else None
-        source = None if isinstance(source, Scalar) and not source.value else source
-        words: list[Word] = []
-        origin = source or served
-        if origin is not None:
-            words += [Word(Text.at("--model", origin.span)), word_of_node(origin)]
-        if served is not None:
-            words += [Word(Text.at("--served-model-name", served.span)), word_of_node(served)]
-        words += words_of_entries(entries_at(model, "engine_kwargs"))
+    def model(
+        self, model: Node, application: str = "", part: str = "", span: Span | None = None
+    ) -> Iterator[ServeUnit]:
+        """The server of one model.
+
+        Args:
+            span: where it is named, if the model stands in another file.
+        """
+        if not isinstance(model, Mapping) or not serves_with_vllm(model):
+            return
+        served = served_name(model)
         replicas, replicas_span = _replicas(node_at(model, "deployment_config"))
         kind = scalar_at(model, "accelerator_type")
         hints = (NodeHint("accelerator_type", (kind.value,), kind.span),) if kind is not None else ()
-        return self._unit(
+        yield self._unit(
             [application, part, served.value if served is not None else ""],
-            Start(tuple(words), "ray.serve.llm", False, (), model.span),
+            Start(words_of_model(model), "ray.serve.llm", False, (), span or model.span),
             _environment(node_at(model, "runtime_env")),
-            self._devices_of(model, replicas),
+            ranks_of_model(model, self.devices) or self._share(replicas),
             (*hints, *self._hints()),
             replicas,
             replicas_span,
             items_at(model, "runtime_env", "pip"),
         )
 
-    def _devices_of(self, model: Node, replicas: int | None) -> tuple[GpuRequest, ...]:
-        """The devices of one replica: its ranks, else its share of the cluster."""
-        ranks = [scalar_int(node_at(model, "engine_kwargs", f"{way}_parallel_size")) for way in ("tensor", "pipeline")]
-        stated = [rank for rank in ranks if rank is not None]
-        node = node_at(model, "engine_kwargs")
-        if stated and node is not None:
-            count = 1
-            for rank in stated:
-                count *= rank
-            resource = self.devices[0].resource if self.devices else "device"
-            return (GpuRequest(resource, count, node.span),)
+    def _share(self, replicas: int | None) -> tuple[GpuRequest, ...]:
+        """The share of one replica in the devices of the cluster."""
         if len(self.devices) == 1 and self.devices[0].count is not None and replicas:
             (whole,) = self.devices
             if whole.count is not None and whole.count % replicas == 0:
@@ -169,6 +175,23 @@ class _Cluster:
             start = replace(start, words=(*start.words, *words_of_entries(given)), span=application.span)
             yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
             return
+        unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
+        told, notes = variable_words(environment[0])
+        lead = Word(path.text, (unknown,), splits=True)
+        configured = [(node_at(application, "args"), application)] if not given else []
+        configured += [(node_at(deployment, "user_config"), deployment) for deployment in deployments]
+        engines = [(found, where) for node, where in configured if (found := engine_arguments(node)) is not None]
+        for arguments, where in engines:
+            words = (lead, *told, *words_of_entries(arguments.items()))
+            model = variable.word() if variable is not None and arguments.get("model") is None else None
+            start = Start(words, path.value, False, (), where.span, model, notes)
+            devices = devices_of_ranks(parallel_sizes(arguments), self.devices) or self.devices
+            alone = len(engines) == 1 or where is application
+            names = [name, "" if alone else text_at(where, "name") or ""]
+            count = (replicas, span) if where is application else _replicas(where)
+            yield self._unit(names, start, environment, devices, self._hints(), *count, packages)
+        if engines:
+            return
         if variable is None and not any(entry.key.value == "model" for entry in given):
             # it names no model: one that installs vLLM, or is called after it and told of it, serves with it
             installs = find_requirement(item.text for item in packages if isinstance(item, Scalar)) is not None
@@ -177,9 +200,7 @@ class _Cluster:
                 return
         elif "vllm" not in application.span.text.lower() and not (self.image and says_engine(self.image.value)):
             return
-        unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
-        told, notes = variable_words(environment[0])
-        words = (Word(path.text, (unknown,), splits=True), *told, *words_of_entries(given))
+        words = (lead, *told, *words_of_entries(given))
         model = variable.word() if variable is not None else None
         start = Start(words, path.value, False, (), application.span, model, notes)
         yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
@@ -250,7 +271,7 @@ class _Cluster:
         replicas_span: Span | None,
         packages: Sequence[Node] = (),
     ) -> ServeUnit:
-        of_kind = self.kind != "ray-serve"
+        of_kind = self.kind not in (_SERVE, _MODEL)
         around = Environment(self.tree, self.file, self.namespace)
         if self.pod and self.pod.containers:
             around.read(self.pod.containers[0])
@@ -282,27 +303,6 @@ class _Cluster:
             notes=start.notes,
             requirement=find_requirement(item.text for item in packages if isinstance(item, Scalar)),
         )
-
-
-def _models(node: Node | None, part: str = "", depth: int = 0) -> Iterator[tuple[str, Mapping | Scalar]]:
-    """The ``LLMConfig`` objects among a builder's arguments, or the paths of files with one, each with its argument's
-    name where the builder is somebody's own (``prefill_config``)."""
-    if depth > _MAX_ARGUMENT_DEPTH:
-        return
-    if isinstance(node, Mapping):
-        if node.get("model_loading_config") is not None or node.get("engine_kwargs") is not None:
-            yield part, node
-            return
-        for entry in node.items():
-            if entry.key.value == "llm_configs":
-                for item in items_at(entry.value):
-                    if isinstance(item, (Mapping, Scalar)):
-                        yield "", item
-            else:
-                yield from _models(entry.value, entry.key.value, depth + 1)
-    elif isinstance(node, YamlSequence):
-        for item in node.items:
-            yield from _models(item, part, depth + 1)
 
 
 def _replicas(deployment: Node | None) -> tuple[int | None, Span | None]:

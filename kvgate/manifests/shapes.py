@@ -43,8 +43,20 @@ def is_compose(document: Node) -> bool:
 
 
 def is_serve_config(document: Node) -> bool:
-    """Whether a document is a configuration file of Ray Serve."""
-    return any(node_at(item, "import_path") is not None for item in items_at(document, "applications"))
+    """Whether a document is a configuration file of Ray Serve, or of one model for it."""
+    applications = items_at(document, "applications")
+    return any(node_at(item, "import_path") is not None for item in applications) or is_ray_model(document)
+
+
+# What stands beside the model's name in Ray's `LLMConfig`, and in the files of RayLLM before it.
+_BESIDE_MODEL: Final = ("accelerator_type", "deployment_config", "engine_kwargs", "llm_engine", "scaling_config")
+
+
+def is_ray_model(document: Node) -> bool:
+    """Whether a document is one ``LLMConfig`` of Ray Serve's, or a model of RayLLM's."""
+    if not any(text_at(document, key, "model_id") for key in ("model_loading_config", "engine_config")):
+        return False
+    return any(node_at(document, key) is not None for key in _BESIDE_MODEL)
 
 
 # Keys at the top of what plans or records measurements: with some of them a document is about a server, and none.

@@ -222,6 +222,119 @@ def test_a_configuration_file_of_ray_serve() -> None:
     assert two.id == "f.yaml/a/org/two"
 
 
+def test_a_model_file_is_looked_for_beside_its_configuration() -> None:
+    text = """\
+        applications:
+          - {name: a, import_path: "rayllm:app", args: {llm_configs: [./m/one.yaml]}}
+          - {name: b, import_path: "rayllm:app", args: {models: [m/two.yml, third]}}
+        """
+    model = "model_loading_config: {model_id: org/%s}\nengine_kwargs: {seed: 1}\n"
+    files = [
+        SourceFile("s/serve.yaml", dedent(text)),
+        SourceFile("s/m/one.yaml", model % "one"),
+        SourceFile("m/two.yml", model % "two"),
+        SourceFile("m/unused.yaml", model % "three"),
+    ]
+    # each is one server: that of the application which names it, else its own
+    assert sorted((unit.id, unit.kind, unit.span.path, unit.span.line) for unit in read_tree(files).units) == [
+        ("m/unused.yaml/org/three", "ray-model", "m/unused.yaml", 1),
+        ("s/serve.yaml/a/org/one", "ray-serve", "s/serve.yaml", 2),
+        ("s/serve.yaml/b/org/two", "ray-serve", "s/serve.yaml", 3),
+    ]
+    reading = read_tree(files[:1])
+    assert reading.units == ()
+    assert [(place.reason, place.span.line) for place in reading.unread] == [
+        ("m/one.yaml, a model of Ray Serve's, is not among the files read", 2),
+        ("m/two.yml, a model of Ray Serve's, is not among the files read", 3),
+    ]
+
+
+def test_a_model_by_itself() -> None:
+    text = """\
+        accelerator_type: L4
+        deployment_config: {autoscaling_config: {min_replicas: 3}}
+        engine_kwargs: {max_num_seqs: 16}
+        llm_engine: VLLMEngine
+        model_loading_config: {model_id: small, model_source: {bucket_uri: "s3://b/org/m"}}
+        tensor_parallelism: {degree: 2}
+        """
+    (found,) = units(text)
+    assert (found.id, found.kind, found.span.line, found.replicas) == ("f.yaml/small", "ray-model", 1, 3)
+    assert [word.value for word in found.words] == [
+        "--model", "s3://b/org/m", "--served-model-name", "small", "--tensor-parallel-size", "2",
+        "--max-num-seqs", "16",
+    ]  # fmt: skip
+    assert [(request.count, hint.values) for request in found.gpu_requests for hint in found.node_hints] == [
+        (2, ("L4",))
+    ]
+    (again,) = units(text.replace("max_num_seqs: 16", "max_num_seqs: 16, tensor_parallel_size: 4"))
+    assert [word.value for word in again.words[4:]] == ["--max-num-seqs", "16", "--tensor-parallel-size", "4"]
+    assert units(text.replace("VLLMEngine", "TRTLLMEngine")) == []
+    assert units("model_loading_config: {model_id: org/m}\nother: {max_model_len: 8}\n") == []
+
+
+def test_a_model_of_rayllm() -> None:
+    text = """\
+        deployment_config: {autoscaling_config: {min_replicas: 1}}
+        engine_config:
+          model_id: served
+          hf_model_id: org/m
+          type: VLLMEngine
+          engine_kwargs: {gpu_memory_utilization: 0.8}
+          max_total_tokens: 2048
+        scaling_config: {num_workers: 4, num_gpus_per_worker: 1}
+        """
+    (found,) = units(text)
+    assert [word.value for word in found.words] == [
+        "--model", "org/m", "--served-model-name", "served", "--tensor-parallel-size", "4", "--max-model-len", "2048",
+        "--gpu-memory-utilization", "0.8",
+    ]  # fmt: skip
+    assert [request.count for request in found.gpu_requests] == [4]
+    assert units(text.replace("type: VLLMEngine", "type: EmbeddingEngine")) == []
+
+
+def test_an_application_whose_builder_is_of_another_engine() -> None:
+    text = """\
+        applications:
+          - name: a
+            import_path: serving.builders:build_sglang_app
+            args: {llm_configs: [{model_loading_config: {model_id: org/m}, engine_kwargs: {max_model_len: 8}}]}
+        """
+    assert units(text) == []
+    assert len(units(text.replace("sglang", "llm"))) == 1
+
+
+def test_deployments_that_are_configured_with_arguments_of_the_engine() -> None:
+    text = """\
+        applications:
+          - name: app
+            import_path: serve:app
+            deployments:
+              - name: Chat
+                autoscaling_config: {min_replicas: 2}
+                user_config: {engine_args: {model: org/chat, max_model_len: 8, tensor_parallel_size: 2}}
+              - name: Embed
+                num_replicas: 3
+                user_config: {max_num_seqs: 4, gpu_memory_utilization: 0.3}
+              - name: Gate
+                user_config: {model: org/other, threshold: 0.5}
+            runtime_env: {env_vars: {MODEL_ID: org/m}}
+        """
+    chat, embed = units(text)
+    assert (chat.id, chat.span.line, chat.replicas) == ("f.yaml/app/Chat", 5, 2)
+    assert [word.value for word in chat.words] == [
+        "serve:app", "--model", "org/chat", "--max-model-len", "8", "--tensor-parallel-size", "2",
+    ]  # fmt: skip
+    assert (chat.words[0].splits, chat.storage_model, [request.count for request in chat.gpu_requests]) == (
+        True, None, [2],
+    )  # fmt: skip
+    assert (embed.id, embed.span.line, embed.replicas) == ("f.yaml/app/Embed", 8, 3)
+    assert embed.storage_model is not None
+    assert embed.storage_model.value == "org/m"
+    given = text.replace("deployments:", "args: {options: {model: org/given, max_loras: 2}}\n            deployments:")
+    assert [unit.id for unit in units(given)] == ["f.yaml/app", "f.yaml/app/Chat", "f.yaml/app/Embed"]
+
+
 def test_a_model_of_an_empty_name_is_none() -> None:
     text = """\
         applications:
