@@ -106,8 +106,9 @@ class _Cluster:
             path = scalar_at(application, "import_path")
             if path is not None and is_other_engine(path.value.replace(":", "/")):
                 continue
-            models = list(find_models(node_at(application, "args")))
-            for part, model in models:
+            models = False
+            for part, model in find_models(node_at(application, "args")):
+                models = True
                 if isinstance(model, Mapping):
                     yield from self.model(model, name, part)
                 else:

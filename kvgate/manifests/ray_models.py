@@ -75,11 +75,30 @@ def devices_of_ranks(sizes: dict[str, Node], devices: tuple[GpuRequest, ...]) ->
     return (GpuRequest(devices[0].resource if devices else "device", count, place),) if place is not None else ()
 
 
-def find_models(node: Node | None, part: str = "", depth: int = 0) -> Iterator[tuple[str, Mapping | Scalar]]:
+def find_models(
+    node: Node | None, part: str = "", depth: int = 0, barren: set[int] | None = None
+) -> Iterator[tuple[str, Mapping | Scalar]]:
     """The models among a builder's arguments, or the paths of files with one, each with its argument's name where the
-    builder is somebody's own (``prefill_config``)."""
-    if depth > _MAX_DEPTH:
+    builder is somebody's own (``prefill_config``).
+
+    Args:
+        barren: what holds none, by identity: aliases may nest so that each is met many times.
+    """
+    barren = set() if barren is None else barren
+    inside = node.entries if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else None
+    if depth > _MAX_DEPTH or inside is None or id(inside) in barren:
         return
+    found = False
+    for each in _models_inside(node, part, depth, barren):
+        found = True
+        yield each
+    if not found:
+        barren.add(id(inside))
+
+
+def _models_inside(
+    node: Node | None, part: str, depth: int, barren: set[int]
+) -> Iterator[tuple[str, Mapping | Scalar]]:
     if isinstance(node, Mapping):
         if any(node.get(key) is not None for key in ("model_loading_config", "engine_kwargs", "engine_config")):
             yield part, node
@@ -88,25 +107,33 @@ def find_models(node: Node | None, part: str = "", depth: int = 0) -> Iterator[t
             listed = items_at(entry.value)
             if entry.key.value == "llm_configs":
                 yield from (("", item) for item in listed if isinstance(item, (Mapping, Scalar)))
-            elif entry.key.value == "models" and all(isinstance(item, Scalar) for item in listed):  # RayLLM's
+            elif (
+                entry.key.value == "models" and listed and all(isinstance(item, Scalar) for item in listed)
+            ):  # RayLLM's
                 names = [item for item in listed if isinstance(item, Scalar)]
                 yield from (("", item) for item in names if item.value.endswith((".yaml", ".yml")))
             else:
-                yield from find_models(entry.value, entry.key.value, depth + 1)
+                yield from find_models(entry.value, entry.key.value, depth + 1, barren)
     elif isinstance(node, Sequence):
         for item in node.items:
-            yield from find_models(item, part, depth + 1)
+            yield from find_models(item, part, depth + 1, barren)
 
 
-def engine_arguments(node: Node | None, depth: int = 0) -> Mapping | None:
-    """The first mapping at or below a node that is arguments of vLLM's engine by their own names."""
-    if not isinstance(node, Mapping) or depth > _MAX_DEPTH:
+def engine_arguments(node: Node | None, depth: int = 0, barren: set[int] | None = None) -> Mapping | None:
+    """The first mapping at or below a node that is arguments of vLLM's engine by their own names.
+
+    Args:
+        barren: what holds none, by identity.
+    """
+    barren = set() if barren is None else barren
+    if not isinstance(node, Mapping) or depth > _MAX_DEPTH or id(node.entries) in barren:
         return None
+    barren.add(id(node.entries))
     names = {entry.key.value.replace("_", "-") for entry in node.items()}
     own = len(names & VLLM_FLAGS)
     if own > 1 or (own and isinstance(node.get("model"), Scalar)):
         return node
-    below = (engine_arguments(entry.value, depth + 1) for entry in node.items())
+    below = (engine_arguments(entry.value, depth + 1, barren) for entry in node.items())
     return next((found for found in below if found is not None), None)
 
 

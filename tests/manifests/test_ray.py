@@ -397,3 +397,12 @@ def test_shapes_that_ray_refuses() -> None:
     for config in ("vllm", "applications: vllm", "applications: [vllm, {args: {llm_configs: [{engine_kwargs: [x]}]}}]"):
         text = f"apiVersion: ray.io/v1\nkind: RayService\nspec:\n  serveConfigV2: |\n    {config}\n"
         assert isinstance(units(text), list)
+
+
+def test_aliases_that_nest_in_arguments() -> None:
+    nested = "".join(
+        f"    k{level}: &a{level} {{{', '.join(f'm{n}: *a{level - 1}' for n in range(12))}}}\n" for level in range(1, 9)
+    )
+    text = f"applications:\n- import_path: a:b\n  args:\n    k0: &a0 {{x: 1}}\n{nested}"
+    text += "  deployments:\n  - {name: d, user_config: *a8}\n# vllm\n"
+    assert units(text) == []
