@@ -12,17 +12,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Literal
 
-from kvgate.manifests.container import Start, beside, find_requirement
-from kvgate.manifests.launch import starts_of_commands, starts_of_script
+from kvgate.manifests.container import Container, Find, Start, beside, find_requirement
+from kvgate.manifests.entrypoint import takes_engine_arguments
+from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
-from kvgate.manifests.tree import Tree, entries_at, node_at
+from kvgate.manifests.tree import Tree, entries_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.template import FORMAT_FIELD
 from kvgate.shell.value import Hole, Value
 from kvgate.shell.words import split_words
-from kvgate.source.text import SourceFile, Text, TooLargeError, Unresolved
+from kvgate.source.text import SourceFile, Text, TooLargeError, Unresolved, Word
 from kvgate.source.yaml_tree import (
     MAX_EXPANDED_NODES,
     Mapping,
@@ -57,11 +58,16 @@ _NAMED: Final = frozenset({"processes", "scripts", "tasks"})
 # Keys of a program whose arguments stand beside it, and of these.
 _PROGRAMS: Final = ("module", "program", "command", "cmd", "entrypoint")
 _ARGUMENTS: Final = ("args", "arguments")
+# Keys of a container's image, in services of pipelines and of hosts, and of what it is given.
+_IMAGES: Final = ("image", "name")
+_GIVEN: Final = ("entrypoint", "command", "cmd", "args")
 # Where services describe the machine that runs the command: its table, how many GPUs it has, and which.
 _MACHINES: Final = ((("cerebrium", "hardware"), "gpu_count", "compute"), (("vm",), "gpus", "gpu_kind"))
 # Keys of files that are written out, and of the mappings that hold variables.
 _CONTENT: Final = frozenset({"content", "contents"})
 _VARIABLES: Final = frozenset({"env", "environment", "envs", "environmentvariables", "variables", "vars"})
+# Parts of the commands of llama-swap, by their names.
+_MACROS: Final = ("macros",)
 # A mapping beside a command, and how a command refers to its entries (Python's ``str.format``: recipes for DGX Spark).
 _DEFAULTS: Final = "defaults"
 _FORMAT: Final = re.compile(r"(?<![{$])\{(?P<name>[A-Za-z_]\w*)\}|\{\{|\}\}")
@@ -78,26 +84,30 @@ class _Found:
     node: Node
     keys: tuple[str, ...]
     variables: dict[str, Value]
-    form: Literal["lines", "words", "unit file"]
+    form: Literal["lines", "words", "unit file", "container"]
     defaults: Node | None = None
     words: tuple[Text, ...] = ()
+    image: Scalar | None = None
 
     def texts(self) -> Iterable[Text]:
         """Its words, or its lines."""
         return self.words or _texts(self.node)
 
 
-def read_keyed_commands(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
-    """The servers that the commands of a document start."""
+def read_keyed_commands(
+    tree: Tree, file: SourceFile, document: Node, keys: tuple[str, ...] = ()
+) -> Iterator[ServeUnit | Unread]:
+    """The servers that the commands of a document, or of a part to which these keys lead, start."""
     try:
-        yield from _read(tree, file, document)
+        yield from _read(tree, file, document, keys)
     except TooLargeError as error:
         yield Unread(f"the rest of {error} is not read", document.span, serves=True)
 
 
-def _read(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+def _read(tree: Tree, file: SourceFile, document: Node, keys: tuple[str, ...]) -> Iterator[ServeUnit | Unread]:
     names: dict[str, int] = {}
     devices, hints = _machine(document)
+    macros = {entry.key.value: entry.value for entry in entries_at(document, *_MACROS)}
     for found in _commands(document):
         if found.form == "unit file":
             from kvgate.manifests.systemd import read_systemd
@@ -106,17 +116,18 @@ def _read(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | 
             yield from read_systemd(tree, file, _filled(Value(texts[0]), found.variables))
             continue
         try:
-            starts = _starts(tree, file, found)
+            starts = _starts(tree, file, found, macros)
         except TooLargeError as error:
             yield Unread(f"{error} is not read", found.node.span, serves=True)
             continue
-        name = ".".join(found.keys)
+        name = ".".join((*keys, *found.keys))
         around = Surroundings(
             file=file,
             kind=KIND,
             names=(name,),
             variables=found.variables,
             spans={key: value.span for key, value in found.variables.items()},
+            image=mark_placeholders(Value(found.image.text)).word() if found.image is not None else None,
             devices=devices,
             hints=hints,
             node=found.node,
@@ -139,12 +150,16 @@ def _machine(document: Node) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ..
     return (), ()
 
 
-def _starts(tree: Tree, file: SourceFile, found: _Found) -> list[Start]:
+def _starts(tree: Tree, file: SourceFile, found: _Found, macros: dict[str, Node]) -> list[Start]:
     find = beside(tree, file)
-    texts = list(found.texts())
-    if not any("vllm" in text.value.lower() for text in texts):
+    if found.image is not None:
+        return _of_container(found, find)
+    written = [_given(Value(text), found.variables, macros) for text in found.texts()]
+    if found.keys[:1] == ("models",) and found.keys[2:] == ("cmd",):
+        written = [_on_one_line(value) for value in written]
+    if not any("vllm" in value.value.lower() for value in written):
         return []
-    values = [_formatted(_filled(Value(text), found.variables), found.defaults) for text in texts]
+    values = [_formatted(_filled(value, found.variables), found.defaults) for value in written]
     if found.form == "words":
         from kvgate.shell.script import commands_of_words
 
@@ -154,6 +169,29 @@ def _starts(tree: Tree, file: SourceFile, found: _Found) -> list[Start]:
     for value in values:
         parts += [value, Value(Text.at("\n", value.span))]
     return starts_of_script(Value.join(parts), found.variables, find)
+
+
+def _of_container(found: _Found, find: Find) -> list[Start]:
+    """The server in a container whose image is vLLM's, by what it is given."""
+    given = {key: words for key in _GIVEN if (words := _words_under(found.node, key, found.variables))}
+    # a command above arguments, as an entry point, takes the place of the image's
+    arguments = given.pop(next((key for key in reversed(_GIVEN[1:]) if key in given), ""), ())
+    command = next(iter(given.values()), ())
+    assert found.image is not None
+    image = mark_placeholders(Value(found.image.text)).word()
+    container = Container(
+        command or None, arguments, image, found.variables, found.node.span, False, True, find=find, service=True
+    )
+    return find_starts(container) if command or arguments else []
+
+
+def _words_under(node: Node, key: str, variables: dict[str, Value]) -> tuple[Word, ...]:
+    stated = node_at(node, key)
+    values = [Value(text) for text in _texts(stated)] if stated is not None else []
+    filled = [mark_placeholders(_filled(value, variables)) for value in values if value.value]
+    if isinstance(stated, Scalar):
+        return tuple(word for value in filled for word in split_words(value))
+    return tuple(value.word() for value in filled)
 
 
 def _texts(node: Node) -> list[Text]:
@@ -175,14 +213,21 @@ def _commands(document: Node) -> Iterator[_Found]:
         known = {**variables, **own} if own else variables
         count += len(known)  # each command has all of them around it
         below: list[tuple[Node, tuple[str, ...], dict[str, Value]]] = []
-        whole = _with_arguments(node) if isinstance(node, Mapping) else None
-        if whole is not None:
+        image = _image_of(node) if entries else None
+        whole = _with_arguments(node) if isinstance(node, Mapping) and image is None else None
+        if image is not None:
+            yield _Found(node, keys, known, "container", image=image)
+        elif whole is not None:
             yield _Found(node, keys, known, "words", words=whole)
         for entry in entries:
-            if whole is not None and entry.key.value in _PROGRAMS:
+            if (whole is not None and entry.key.value in _PROGRAMS) or (
+                image is not None and entry.key.value in _GIVEN
+            ):
                 continue
             name = re.sub(r"[\s_-]", "", entry.key.value.rpartition(".")[2].lower())
             path = (*keys, entry.key.value)
+            if path == _MACROS:
+                continue  # parts of commands
             if name in _LINES or name in _ARGV:
                 for command in _under(entry.value, path, known, words=name in _ARGV):
                     yield replace(command, defaults=node.get(_DEFAULTS)) if isinstance(node, Mapping) else command
@@ -200,6 +245,14 @@ def _commands(document: Node) -> Iterator[_Found]:
         stack += reversed(below)
     if stack:
         raise TooLargeError("a document of so many parts and variables")
+
+
+def _image_of(node: Node) -> Scalar | None:
+    """The image of a container that takes vLLM's arguments and is given some."""
+    if all(node_at(node, key) is None for key in _GIVEN):
+        return None
+    images = (scalar_at(node, key) for key in _IMAGES)
+    return next((image for image in images if image is not None and takes_engine_arguments(image.value)), None)
 
 
 def _with_arguments(node: Mapping) -> tuple[Text, ...] | None:
@@ -254,6 +307,40 @@ def _filled(value: Value, variables: dict[str, Value]) -> Value:
         return None if found is None or _REFERENCE.search(found.value) else found
 
     return value.replaced(_REFERENCE.finditer(value.value), known)
+
+
+def _given(value: Value, variables: dict[str, Value], macros: dict[str, Node]) -> Value:
+    """A text with the macros of llama-swap (``${name}``), which may have others in them, and with the variables of
+    Azure's pipelines (``$(name)``)."""
+
+    budget = MAX_TEXT
+
+    def known(match: re.Match[str], _: Value) -> Value | None:
+        nonlocal budget
+        macro = macros.get(match["macro"] or "")
+        given = Value(macro.text) if isinstance(macro, Scalar) else variables.get(match["variable"] or "")
+        budget -= len(given.text) if given is not None else 0
+        return given if budget > 0 else None
+
+    for _ in range(_MACROS_WITHIN if macros else 1):
+        value = value.replaced(_GIVEN_BY_NAME.finditer(value.value), known)
+    return value
+
+
+_GIVEN_BY_NAME: Final = re.compile(r"\$(?:\{(?P<macro>[A-Za-z_][\w-]*)\}|\((?P<variable>[A-Za-z_][\w.]*)\))")
+_MACROS_WITHIN: Final = 3
+MAX_TEXT: Final = 100_000  # of what macros and variables add to a command
+
+
+def _on_one_line(value: Value) -> Value:
+    """A command of llama-swap, whose lines are one, comments between them left out."""
+    if _OF_SHELL.search(value.value):
+        return value
+    return value.replaced(_LINE_ENDS.finditer(value.value), lambda _, whole: Value(Text.at(" ", whole.span)))
+
+
+_LINE_ENDS: Final = re.compile(r"\\?\n(?:[ \t]*#[^\n]*\n)*")
+_OF_SHELL: Final = re.compile(r"\s-[a-z]*c\s")  # what it runs has lines of its own
 
 
 def _unfilled(value: Value) -> Value:

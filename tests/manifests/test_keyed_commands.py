@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvgate.manifests.keyed_commands import MAX_TEXT
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.source.text import SourceFile
@@ -112,6 +113,79 @@ def shown(unit: ServeUnit) -> tuple[str, int, str]:
 )
 def test_commands_by_their_keys(text: str, expected: list[tuple[str, int, str]]) -> None:
     assert [shown(unit) for unit in units(text)] == expected
+
+
+def test_commands_of_macros_and_of_several_lines() -> None:
+    text = """\
+        macros:
+          engine: vllm/vllm-openai:v0.9.1
+          run: docker run --rm --gpus '"device=0"' -p ${PORT}:8000 ${engine}
+        models:
+          chat:
+            cmd: |
+              ${run}
+              # a comment between two lines
+              --model org/m
+              --max-model-len 8192
+          own:
+            cmd: |
+              bash -c '
+              source bin/activate
+              vllm serve org/n --port ${PORT}'
+          other:
+            cmd: |
+              llama-server --port ${PORT}
+              -m /models/x.gguf
+        """
+    found = units(text)
+    assert [shown(unit)[::2] for unit in found] == [
+        ("site.yaml/models.chat.cmd", "--model org/m --max-model-len 8192"),
+        ("site.yaml/models.own.cmd", "org/n --port ?${PORT}"),
+    ]
+    assert found[0].image is not None
+    assert found[0].image.value == "vllm/vllm-openai:v0.9.1"
+
+
+def test_macros_that_hold_each_other_end() -> None:
+    text = "macros: {a: '${b}${b} x', b: '${a}${a} y'}\nmodels: {m: {cmd: 'vllm serve org/m --seed 3 ${a}'}}\n"
+    (found,) = units(text)
+    assert shown(found)[2].startswith("org/m --seed 3 ")
+    text = f"macros: {{a: {'x' * 60_000}}}\nmodels: {{m: {{cmd: 'vllm serve org/m ${{a}} ${{a}} ${{a}}'}}}}\n"
+    (found,) = units(text)
+    assert len(shown(found)[2]) < 2 * MAX_TEXT
+
+
+def test_variables_of_an_azure_pipeline() -> None:
+    text = """\
+        variables: {model: org/m}
+        steps:
+          - script: vllm serve $(model) --port $(port) &
+        """
+    (found,) = units(text, "azure-pipelines.yml")
+    assert shown(found) == ("azure-pipelines.yml/steps.script", 3, "org/m --port ?$(port)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{image: 'vllm/vllm-openai:v1', command: [--model, org/m, --seed, '1']}", "--model org/m --seed 1"),
+        ("{name: 'vllm/vllm-openai:v1', alias: llm, command: --model org/m --seed 1}", "--model org/m --seed 1"),
+        ("{image: 'vllm/vllm-openai:v1', command: [vllm, serve], args: [org/m, --seed, '1']}", "org/m --seed 1"),
+        ("{image: 'vllm/vllm-openai:v1', entrypoint: [sh, -c], command: [vllm serve org/m]}", "org/m"),
+        ("{image: 'vllm/vllm-openai:v1', command: [sleep, infinity]}", None),
+        ("{image: 'vllm/vllm-openai:v1', command: vllm bench serve --model org/m}", None),
+        ("{name: 'vllm/vllm-openai:v1', entrypoint: ['']}", None),
+        ("{image: 'vllm/vllm-openai:v1'}", None),
+        ("{image: 'example/router:v1', command: [--model, org/m]}", None),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ["jobs: {{test: {{docker: [{image: python}, {}]}}}}", "stages: [{{services: [{}]}}]"]
+)
+def test_containers_that_run_beside_a_job(around: str, text: str, words: str | None) -> None:
+    found = units(around.replace("{image: python}", "{{image: python}}").format(text), ".circleci/config.yml")
+    assert [shown(unit)[2] for unit in found] == ([] if words is None else [words])
+    assert [unit.image.value for unit in found if unit.image is not None] == ["vllm/vllm-openai:v1"] * len(found)
 
 
 @pytest.mark.parametrize(
