@@ -18,7 +18,7 @@ from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
-from kvgate.source.yaml_tree import Mapping, Node, Scalar, Sequence, is_null, scalar_int
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_null, scalar_int
 
 
 @record
@@ -54,7 +54,18 @@ def read_scripted(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
                     from kvgate.manifests.scripts import read_here_documents
 
                     yield from read_here_documents(tree, file, script.text)
+            for entry in _jobs(document):
+                services = node_at(entry.value, "services")
+                if services is not None:
+                    from kvgate.manifests.keyed_commands import read_keyed_commands
+
+                    yield from read_keyed_commands(tree, file, services, (entry.key.value, "services"))
             return
+
+
+def _jobs(document: Mapping) -> Iterator[Entry]:
+    """The jobs of a pipeline, beside which services may run."""
+    yield from entries_at(document, "jobs") or document.items()
 
 
 def _units(file: SourceFile, document: Mapping, kind: str, script: Script) -> Iterator[ServeUnit | Unread]:
@@ -247,29 +258,73 @@ def _github(document: Mapping) -> Iterator[Script]:
     runs = document.get("runs")
     if runs is not None:
         jobs.append(("", runs))
+    inputs = _inputs(document)
     for job, node in jobs:
         image = scalar_at(node, "container") or scalar_at(node, "container", "image")
+        context = {**inputs, **_matrix(node)}
         for number, step in enumerate(items_at(node, "steps")):
             run = scalar_at(step, "run")
             if run is None:
                 continue
             values, spans = _variables(document.get("env"), node_at(node, "env"), node_at(step, "env"))
-            variables = {key: _expressions(value, {}) for key, value in values.items()}
+            variables = {key: _expressions(value, context) for key, value in values.items()}
+            known = {**context, **{f"env.{key}": value for key, value in variables.items()}}
             label = scalar_at(step, "id") or scalar_at(step, "name")
             name = "/".join(part for part in (job, label.value if label is not None else str(number)) if part)
-            yield Script(name, _expressions(Value(run.text), variables), run, variables, spans, _image(image))
+            yield Script(name, _expressions(Value(run.text), known), run, variables, spans, _image(image))
 
 
-_EXPRESSION: Final = re.compile(r"\$\{\{\s*(?:env\.([A-Za-z_]\w*)\s*)?.*?\}\}", re.DOTALL)
+def _inputs(document: Mapping) -> dict[str, Value]:
+    """What a workflow, or an action, takes its inputs for where nobody gives others."""
+    known: dict[str, Value] = {}
+    for place in (("inputs",), ("on", "workflow_call", "inputs"), ("on", "workflow_dispatch", "inputs")):
+        for entry in entries_at(document, *place):
+            default = scalar_at(entry.value, "default")
+            if default is not None and default.value:
+                for name in ("inputs", "github.event.inputs"):
+                    known.setdefault(f"{name}.{entry.key.value}", Value(default.text))
+    return known
 
 
-def _expressions(value: Value, variables: dict[str, Value]) -> Value:
-    """``${{ env.X }}`` from the variables that are known, every other expression as a hole."""
+def _matrix(job: Node) -> dict[str, Value]:
+    """What of a job's matrix has one value only."""
+    known: dict[str, Value] = {}
+    if node_at(job, "strategy", "matrix", "include") is not None:
+        return known
+    for entry in entries_at(job, "strategy", "matrix"):
+        values = entry.value.items if isinstance(entry.value, Sequence) else []
+        if len(values) == 1 and isinstance(values[0], Scalar):
+            known[f"matrix.{entry.key.value}"] = Value(values[0].text)
+    return known
+
+
+_EXPRESSION: Final = re.compile(r"\$\{\{(?P<body>.*?)\}\}", re.DOTALL)
+_OPERAND: Final = re.compile(r"\s*(?:'(?P<text>[^']*)'|(?P<number>[0-9.]+)|(?P<name>[A-Za-z_][\w.-]*))\s*")
+# Contexts of which what is given nowhere is empty, so that the next operand counts.
+_EMPTY: Final = re.compile(r"(?:env|inputs|vars|github\.event\.inputs)\.")
+
+
+def _expressions(value: Value, context: dict[str, Value]) -> Value:
+    """``${{ env.X }}`` and ``${{ inputs.x || 'y' }}`` by what is known, every other expression as a hole.
+
+    https://docs.github.com/en/actions/reference/workflows-and-actions/expressions
+    """
 
     def known(match: re.Match[str], whole: Value) -> Value:
-        found = variables.get(match.group(1) or "")
-        if found is not None and re.fullmatch(r"\$\{\{\s*env\.\w+\s*\}\}", match.group()):
-            return found.at(whole.span)
+        at = match.start("body")
+        for operand in match["body"].split("||"):
+            term = _OPERAND.fullmatch(operand)
+            if term is None:
+                break
+            if term["name"] is None:
+                start = at - match.start()
+                return whole.slice(*(start + end for end in term.span("text" if term["number"] is None else "number")))
+            found = context.get(term["name"])
+            if found is not None:
+                return found.at(whole.span)
+            if not _EMPTY.match(term["name"]):
+                break
+            at += len(operand) + 2
         return Value.unknown(whole.text, "an expression that the pipeline evaluates")
 
     return value.replaced(_EXPRESSION.finditer(value.value), known)

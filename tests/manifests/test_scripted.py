@@ -114,6 +114,80 @@ def test_github_workflow() -> None:
     assert found.words[0].span.text == "${{ env.MODEL }}"
 
 
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        ("${{ inputs.model }}", "org/given"),
+        ("${{ github.event.inputs.model }}", "org/given"),
+        ("${{ inputs.none || 'org/m' }}", "org/m"),
+        ("${{ inputs.none || vars.NONE || env.MODEL }}", "org/env"),
+        ("org/${{ matrix.one }}", "org/7b"),
+        ("${{ vars.SEED || 3 }}", "3"),
+        ("${{ env.FROM_INPUT }}", "org/given-7b"),
+        ("${{ inputs.none }}", "?${{ inputs.none }}"),
+        ("${{ matrix.two || 'x' }}", "?${{ matrix.two || 'x' }}"),
+        ("${{ inputs.model && 'x' || 'y' }}", "?${{ inputs.model && 'x' || 'y' }}"),
+        ("${{ secrets.M || 'x' }}", "?${{ secrets.M || 'x' }}"),
+    ],
+)
+def test_expressions_of_a_workflow(written: str, word: str) -> None:
+    text = f"""\
+        on:
+          workflow_call:
+            inputs:
+              model: {{type: string, default: org/given}}
+              none: {{type: string}}
+        env: {{MODEL: org/env}}
+        jobs:
+          test:
+            strategy: {{matrix: {{one: [7b], two: [a, b]}}}}
+            env: {{FROM_INPUT: "${{{{ inputs.model }}}}-${{{{ matrix.one }}}}"}}
+            steps:
+              - run: vllm serve {written} --port 1 &
+        """
+    (found,) = units(text)
+    assert words(found) == f"{word} --port 1"
+
+
+def test_the_inputs_of_an_action() -> None:
+    text = """\
+        name: start
+        inputs:
+          length: {description: tokens, default: "2048"}
+        runs:
+          using: composite
+          steps:
+            - shell: bash
+              run: docker run -d vllm/vllm-openai:v0.9.0 --model org/m --max-model-len ${{ inputs.length }}
+        """
+    (found,) = units(text, "action.yml")
+    assert words(found) == "--model org/m --max-model-len 2048"
+
+
+def test_services_beside_the_jobs_of_a_pipeline() -> None:
+    text = """\
+        e2e:
+          services:
+            - name: vllm/vllm-openai:v0.9.0
+              alias: llm
+              command: [--model, org/m, --max-model-len, "1024"]
+            - postgres
+          script: [pytest]
+        """
+    (found,) = units(text, ".gitlab-ci.yml")
+    assert (found.id, found.span.line) == (".gitlab-ci.yml/e2e.services", 3)
+    assert words(found) == "--model org/m --max-model-len 1024"
+    text = """\
+        jobs:
+          e2e:
+            services:
+              llm: {image: "vllm/vllm-openai:v0.9.0", command: "--model org/m"}
+              other: {image: "vllm/vllm-openai:v0.9.0", options: --gpus all}
+            steps: [{run: pytest}]
+        """
+    assert [(found.id, words(found)) for found in units(text)] == [("f.yaml/e2e.services.llm", "--model org/m")]
+
+
 def test_gitlab_pipeline() -> None:
     text = """\
         variables: {MODEL: org/m}
