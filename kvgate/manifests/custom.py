@@ -54,11 +54,13 @@ class Managed:
         model: path to the storage URI that it mounts as the model.
         flags: path to a value, flag under which the server gets it.
         variable: environment variable whose text the entry script takes for further arguments.
+        beside: key under ``spec`` whose pods stand before the servers.
     """
 
     model: tuple[str, ...] | None = None
     flags: tuple[tuple[tuple[str, ...], str], ...] = ()
     variable: str | None = None
+    beside: str | None = None
 
 
 MANAGED: Final[dict[str, Managed]] = {
@@ -73,6 +75,7 @@ MANAGED: Final[dict[str, Managed]] = {
             (("spec", "parallelism", "dataLocal"), "--data-parallel-size-local"),
         ),
         variable="VLLM_ADDITIONAL_ARGS",
+        beside="router",  # its scheduler's container has the server's name, main
     ),
 }
 
@@ -104,6 +107,8 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
     kind = text_at(item, "kind") or ""
     managed = MANAGED.get(kind)
     for site in _sites(item):
+        if managed and site.steps[1:2] == (managed.beside,):
+            continue
         runtime = _served_by_runtime(site)
         holder = next((node for node in site.around if node.get("metadata") is not None), None)
         pod = Pod(

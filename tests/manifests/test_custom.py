@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -335,6 +335,29 @@ def test_kserve_llm_inference_service() -> None:
     assert prefill.id == "LLMInferenceService/default/l/prefill/main"
     # the value stands where it is written
     assert decode.words[-1].span.text == "2"
+
+
+def test_what_picks_endpoints_for_servers_is_none() -> None:
+    scheduler = """\
+          router:
+            scheduler:
+              template:
+                containers:
+                  - name: main
+                    args: [--pool-name, p, --grpc-port, "9002", --served-model-name, m]
+        """
+    text = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: LLMInferenceService
+        metadata: {name: l}
+        spec:
+          model: {uri: "hf://org/m"}
+          template:
+            containers: [{name: main, args: [--max-model-len=4096]}]
+        """
+    (found,) = units(dedent(text) + indent(dedent(scheduler), "  "))
+    assert found.id == "LLMInferenceService/default/l/main"
+    assert words(found) == "--max-model-len=4096"
 
 
 @pytest.mark.parametrize(
