@@ -244,7 +244,7 @@ class Pod:
         brought: tuple[Word, ...] = ()
         if self.templated:
             told = says_engine(f"{_component(name)}-{_component(self.name)}")
-            named = told or "vllm" in (image.value if image else "").lower()
+            named = told or ("vllm" in (image.value if image else "").lower() and not is_companion(name))
             if all(word.unresolved and word.unresolved[0].text == word.value for word in command):
                 brought, command = tuple(command), ()  # there only if the values bring one
             if (

@@ -132,9 +132,10 @@ def _starts(container: Container) -> list[Start]:
         model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
     # a template whose values bring all arguments, or the model
-    to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_model_to_come(arguments[0]))
+    to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_to_come(arguments[0]))
     if container.serves and container.service and named and to_come:
-        return [_bare(arguments, container)]
+        positional = "args" not in arguments[0].value.lower()  # of all arguments the first need not be the model
+        return [_start(arguments, IMAGE_ENTRY, positional, container)]
     return []
 
 
@@ -213,7 +214,7 @@ def starts_of_commands(
             if entry is not None and has_other_backend(command.words, entry.point):
                 inside = []
             inside = [start for start in inside if not _only_asks(start)]
-        starts += inside
+        starts += inside if command.caller is None else [replace(start, caller=command.caller) for start in inside]
     return starts
 
 
@@ -360,9 +361,10 @@ def _start(
     return _with_config(Start(words, entry, positional_model, (), container.span, model, notes), container.find)
 
 
-def _is_model_to_come(word: Word) -> bool:
-    """Whether a word is nothing but what a template puts in the model's place."""
-    return [item.text for item in word.unresolved] == [word.value] and "model" in word.value.lower()
+def _is_to_come(word: Word) -> bool:
+    """Whether a word is nothing but what a template puts in the model's place, or in that of the first arguments."""
+    said = word.value.lower()
+    return [item.text for item in word.unresolved] == [word.value] and ("model" in said or "args" in said)
 
 
 def _begins_with_model(arguments: Sequence[Word]) -> bool:

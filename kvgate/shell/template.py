@@ -165,6 +165,9 @@ def _as_shell(region: _Region) -> list[str]:
     return words
 
 
+_FIRST_FLAG: Final = re.compile(r"[ \t\r\n\\]+(?=--?[A-Za-z])")
+
+
 def _conditional(source: str, region: _Region, cuts: dict[int, tuple[_Tag, str]]) -> list[Hole]:
     """Holes over what a branch inside a command holds; the tags themselves are cut out."""
     first = region.tags[0]
@@ -176,9 +179,13 @@ def _conditional(source: str, region: _Region, cuts: dict[int, tuple[_Tag, str]]
         lead = len(body) - len(body.lstrip(" \t\r\n\\"))
         tail = len(body) - len(body.rstrip(" \t\r\n\\"))
         start, end = start + lead, max(end - tail, start + lead)
-        if start < end:
-            reason = f"only if the template says so ({what})" if tag is first else f"only if not ({what})"
-            holes.append(Hole(start, end, Unresolved(source[start:end], reason)))
+        reason = f"only if the template says so ({what})" if tag is first else f"only if not ({what})"
+        # a model and the flags behind it are no one word
+        flags = _FIRST_FLAG.search(source, start, end) if source[start : start + 1] != "-" else None
+        stretches = [(start, flags.start()), (flags.end(), end)] if flags is not None else [(start, end)]
+        holes += [
+            Hole(left, right, Unresolved(source[left:right], reason)) for left, right in stretches if left < right
+        ]
     return holes
 
 

@@ -251,6 +251,10 @@ spec:
         ("vllm.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', ["?{{ .Values.model }} --port=80"]),
         ("c.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', []),
         ("vllm.fullname", "main", 'args: ["{{ .Values.mode }}", "--port=80"]', []),
+        # arguments of the values' first, and the rest behind them
+        ("vllm.fullname", "main", 'args: ["{{ toYaml .Values.args }}", "--port=80"]',
+         ["?{{ toYaml .Values.args }} --port=80"]),
+        ("c.fullname", "main", 'args: ["{{ toYaml .Values.args }}", "--port=80"]', []),
         # flags of llama.cpp
         ("c.fullname", "vllm", 'args: ["--model", "/m/{{ .Values.file }}", "--n-gpu-layers", "9", "--port=1"]', []),
         ("c.fullname", "vllm", 'args: ["--model", "/m/a", "--port=1"]', ["--model /m/a --port=1"]),
@@ -259,6 +263,37 @@ spec:
 def test_which_containers_of_a_chart_serve(name: str, container: str, rest: str, expected: list[str]) -> None:
     text = POD.replace("NAME", name).replace("CONTAINER", container).replace("REST", rest)
     assert [words(unit) for unit in reading(d_DOT_yaml=text).units] == expected
+
+
+@pytest.mark.parametrize(("container", "servers"), [("server", 1), ("router", 0), ("metrics-exporter", 0)])
+def test_containers_with_an_image_that_a_chart_of_vllm_names(container: str, servers: int) -> None:
+    text = POD.replace("NAME", "c.fullname").replace("CONTAINER", container)
+    text = text.replace('"{{ .Values.image.repository }}:{{ .Values.image.tag }}"', '{{ include "vllm.image" . }}')
+    text = text.replace("REST", "args:\n            {{- toYaml .Values.args | nindent 12 }}\n            - --port=80")
+    found = reading(d_DOT_yaml=text).units
+    assert [words(unit) for unit in found] == ["?{{ toYaml .Values.args | nindent 12 }} --port=80"] * servers
+    # the first of all the arguments is not said to be the model
+    assert all(not unit.positional_model for unit in found)
+
+
+def test_a_model_and_flags_under_one_condition() -> None:
+    text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "main")
+    command = """\
+command: [sh]
+          args:
+            - -c
+            - >-
+              vllm serve
+              {{- if .Values.local }}
+              {{ .Values.folder }}/weights
+              --served-model-name={{ .Values.name }} --seed 1
+              {{- end }}
+              --port 80"""
+    (unit,) = reading(d_DOT_yaml=text.replace("REST", command)).units
+    assert [word.value for word in unit.words] == [
+        "{{ .Values.folder }}/weights", "--served-model-name={{ .Values.name }} --seed 1", "--port", "80",
+    ]  # fmt: skip
+    assert [word.resolved for word in unit.words] == [False, False, True, True]
 
 
 def test_a_job_of_a_chart_whose_values_bring_all_serves_nothing() -> None:
