@@ -33,6 +33,11 @@ _IDENTITIES: Final = frozenset(
         "tolist", "tomap", "tonumber", "toset", "tostring", "trimspace", "try", "yamldecode", "yamlencode",
     }
 )  # fmt: skip
+# A condition that files may decide: a variable, or one that is compared with a literal.
+_CONDITION: Final = re.compile(
+    r"(?P<negated>!?)(?P<name>(?:var|local)\.[\w.-]+)"
+    r"(?:\s*(?P<operator>[!=]=)\s*(?P<literal>null|true|false|-?[\d.]+|\"[^\"\\$%]*\"))?"
+)
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|\$\$\{|%%\{", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
@@ -219,6 +224,7 @@ class _Converter:
         reader: Callable[[Any, int], Node | None] | None = {
             "expression": self._reference,
             "variable_expr": self._reference,
+            "conditional": self._choice,
             "string_lit": self._template,
             "quoted_template": self._template,
             "heredoc_template": self._template,
@@ -239,14 +245,31 @@ class _Converter:
 
     def _reference(self, node: Any, depth: int) -> Node | None:
         """``var.x``, ``local.x.y``, ``local.x["y"]``."""
-        written = self.text(node)
+        found = self._named(self.text(node))
+        return _at(found, self.span(node)) if found is not None else None
+
+    def _named(self, written: str) -> Node | None:
         match = re.fullmatch(r"((?:var|local)\.[\w-]+)((?:\.[\w-]+|\[\"[^\"\[\]]*\"\])*)", written)
         if match is None:
             return None
         found = self.symbols.value(match.group(1))
         for plain, quoted in re.findall(r"\.([\w-]+)|\[\"([^\"]*)\"\]", match.group(2)):
             found = found.get(plain or quoted) if isinstance(found, Mapping) else None
-        return _at(found, self.span(node)) if found is not None else None
+        return found
+
+    def _choice(self, node: Any, depth: int) -> Node | None:
+        """The branch that a conditional takes, where files decide it."""
+        test, *branches = [child for child in node.named_children if child.type == "expression"]
+        match = _CONDITION.fullmatch(self.text(test).strip("() \t"))
+        found = self._named(match["name"]) if match is not None else None
+        if match is None or not isinstance(found, Scalar) or "{{" in found.value or len(branches) != 2:
+            return None
+        holds = found.value == (match["literal"] or "true").strip('"')
+        if match["literal"] == "null":
+            holds = holds and not found.style
+        if match["operator"] == "!=" or match["negated"]:
+            holds = not holds
+        return self.expression(branches[0 if holds else 1], depth + 1)
 
     def _template(self, node: Any, depth: int) -> Node:
         heredoc = node.type == "heredoc_template"
@@ -327,6 +350,10 @@ class _Converter:
         if name in ("concat", "flatten"):
             lists = [*(first.items if isinstance(first, Sequence) and name == "flatten" else [first]), *rest]
             return Sequence(self.span(node), [item for part in lists for item in _items(part)])
+        if name == "compact" and isinstance(first, Sequence):
+            return Sequence(self.span(node), [item for item in first.items if not _is_empty(item)])
+        if name == "coalesce":
+            return next((item for item in (first, *rest) if not _is_empty(item)), None)
         if name == "merge":
             maps = [part for part in (first, *rest) if isinstance(part, Mapping)]
             return Mapping(self.span(node), [entry for part in maps for entry in part.entries])
@@ -358,6 +385,10 @@ def _filled(text: Text, variables: Mapping) -> Text:
 
 def _items(node: Node) -> list[Node]:
     return node.items if isinstance(node, Sequence) else [node]
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and (not node.value or (node.value == "null" and not node.style))
 
 
 def _joined(separator: Scalar, items: Sequence, use: Span) -> Scalar:

@@ -31,6 +31,8 @@ _LISTS: Final = {
     "volume_mount": "volumeMounts",
 }
 _PROVIDER: Final = re.compile(r"kubernetes_(?P<kind>[a-z_]+?)(?:_v[0-9]\w*)?")
+# A step of the path that ``set`` names: a key, with a backslash before a dot that is its own, or an index.
+_STEP: Final = re.compile(r"(?:^|\.)(?:[^.\[\]{}\\]|\\.)+|\[[0-9]{1,2}\]")
 # Arguments of resources that hold whole manifests as text or as an object.
 _MANIFESTS: Final = ("manifest", "yaml_body", "yaml")
 
@@ -125,24 +127,36 @@ def _release(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit |
     for item in items_at(block.body, "values"):
         documents = parse_embedded(item.text).documents if isinstance(item, Scalar) else [item]
         entries += [entry for document in documents for entry in entries_at(document)]
-    values = Mapping(block.body.span, entries)
+    values: Node = Mapping(block.body.span, entries)
     stated = block.body.get("set")
     settings: list[Node | None] = [*stated.items] if isinstance(stated, Sequence) else [stated]
     for setting in settings:
         path, value = text_at(setting, "name"), scalar_at(setting, "value")
-        if path and value is not None and not re.search(r"[\[\]{}\\]", path):
-            values = _with_value(values, path.split("."), value)
-    if values.entries:
+        steps = _STEP.findall(path or "")
+        if value is not None and "".join(steps) == path:
+            values = _with_value(values, [*map(_step, steps)], value)
+    if isinstance(values, Mapping) and values.entries:
         yield from read_values(tree, file, values, release)
 
 
-def _with_value(values: Mapping, path: list[str], value: Scalar) -> Mapping:
-    inner: Node | None = values.get(path[0])
-    below: Node = value
-    if len(path) > 1:
-        below = _with_value(inner if isinstance(inner, Mapping) else Mapping(value.span, []), path[1:], value)
-    kept = [entry for entry in values.entries if entry.key.value != path[0]]
-    return Mapping(values.span, [*kept, Entry(Scalar(value.span, path[0]), below)])
+def _step(written: str) -> str | int:
+    """A key of a path of ``set``, without the marks before what has a meaning in it, or an index."""
+    index = written.startswith("[")
+    return int(written[1:-1]) if index else re.sub(r"\\(.)", r"\1", written.removeprefix("."))
+
+
+def _with_value(values: Node | None, path: list[str | int], value: Scalar) -> Node:
+    if not path:
+        return value
+    step, *rest = path
+    if isinstance(step, int):
+        items = list(values.items) if isinstance(values, Sequence) else []
+        items += [Mapping(value.span, []) for _ in range(len(items), step + 1)]
+        items[step] = _with_value(items[step], rest, value)
+        return Sequence(value.span, items)
+    whole = values if isinstance(values, Mapping) else Mapping(value.span, [])
+    made = Entry(Scalar(value.span, step), _with_value(whole.get(step), rest, value))
+    return Mapping(whole.span, [*(entry for entry in whole.entries if entry.key.value != step), made])
 
 
 # -- everything else ---------------------------------------------------------------------------------------------------

@@ -94,6 +94,11 @@ VARIABLES = """\
       default = "org/m"
     }
     variable "token" { type = string }
+    variable "task" { default = null }
+    variable "eager" {
+      type    = bool
+      default = false
+    }
     """
 
 
@@ -108,7 +113,13 @@ VARIABLES = """\
         ('["--model", local.models["a"].id]', "--model org/a"),
         ('["--model", local.models.a.id]', "--model org/a"),
         ('["--model", join("/", ["org", "j"])]', "--model org/j"),
-        ('["--model", var.model == "" ? "a" : "b"]', '--model ?{{ var.model == "" ? "a" : "b" }}'),
+        ('["--model", var.model == "" ? "a" : "b"]', "--model b"),
+        ('["--model", (var.model != "org/m") ? "a" : var.model]', "--model org/m"),
+        ('["--model", var.token == "" ? "a" : "b"]', '--model ?{{ var.token == "" ? "a" : "b" }}'),
+        ('["--model", length(var.model) > 0 ? "a" : "b"]', '--model ?{{ length(var.model) > 0 ? "a" : "b" }}'),
+        ('compact(["--model", "m", var.eager ? "--enforce-eager" : "", var.task == null ? null : "x"])', "--model m"),
+        ('concat(["--model", "m"], !var.eager ? ["--enforce-eager"] : [])', "--model m --enforce-eager"),
+        ('["--model", coalesce(var.task, "", var.model)]', "--model org/m"),
         ('["--model", local.loop]', "--model ?{{ local.loop }}"),
         (r'["--model", "a\"b\u0041%%{c}"]', '--model a"bA%{c}'),
     ],
@@ -213,6 +224,30 @@ def test_settings_of_a_helm_release_win_over_its_values() -> None:
     assert "--model org/m" in words(found)
     assert "--max-model-len 4096" in words(found)
     assert "1024" not in words(found)
+
+
+def test_settings_of_a_helm_release_name_items_of_lists_and_keys_with_dots() -> None:
+    """As the provider's version 3 writes them, a list of objects; a variable may stand in one."""
+    (found,) = units(
+        """\
+        variable "model" { default = "org/m" }
+        resource "helm_release" "stack" {
+          chart  = "vllm-stack"
+          values = [yamlencode({ servingEngineSpec = { modelSpec = [{ vllmConfig = { maxModelLen = 1024 } }] } })]
+          set = [
+            { name = "servingEngineSpec.modelSpec[0].name", value = "chat" },
+            { name = "servingEngineSpec.modelSpec[0].modelURL", value = var.model },
+            { name = "servingEngineSpec.modelSpec[0].requestGPU", value = 2 },
+            { name = "servingEngineSpec.modelSpec[0].vllmConfig.maxModelLen", value = 4096 },
+            { name = "servingEngineSpec.modelSpec[0].nodeSelector.nvidia\\\\.com/gpu\\\\.product", value = "L4" },
+            { name = "servingEngineSpec.modelSpec[0].env{", value = "no path" },
+          ]
+        }
+        """
+    )
+    assert words(found) == "--model org/m --max-model-len 4096 --no-enable-prefix-caching"
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("nvidia.com/gpu.product", ("L4",))]
 
 
 def test_scripts_that_machines_start_with(tmp_path: Path) -> None:
