@@ -61,9 +61,10 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
     if told is not None:
         return told
     folder, _, name = path.rpartition("/")
-    if name in _OWN or name in _METADATA or folder_of_chart(path) is not None:
+    in_chart = VALUES_NAME.search(name) is not None and tree.read(posixpath.join(folder, "Chart.yaml")) is not None
+    if (in_chart and name in _OWN) or name in _METADATA or folder_of_chart(path) is not None:
         return None
-    if VALUES_NAME.search(name) and tree.read(posixpath.join(folder, "Chart.yaml")) is not None:
+    if in_chart:
         return Overlay(folder, (path,))
     above, _, kept_in = folder.rpartition("/")
     if kept_in in _FOLDERS and tree.read(posixpath.join(above, "Chart.yaml")) is not None:
@@ -187,7 +188,9 @@ def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay)
             values = inner if values is None else merged(values, inner, by_name=False)
     if not isinstance(values, Mapping):
         values = document if isinstance(document, Mapping) else Mapping(document.span, [])
-    yield from read_installation(tree, file, values, overlay.folder, posixpath.basename(file.path))
+    # a file that is called as every chart's own is told apart by its folder
+    name = "/".join(file.path.split("/")[-2 if posixpath.basename(file.path) in _OWN else -1 :])
+    yield from read_installation(tree, file, values, overlay.folder, name)
 
 
 def makes_servers(tree: Tree, folder: str) -> bool:
@@ -367,6 +370,7 @@ def _of_application(tree: Tree, item: Node) -> Iterator[tuple[str, Overlay]]:
         # `$values/apps/x.yaml` is a path from the root of the repository that is called `values`
         files = [posixpath.normpath(name.partition("/")[2] if name.startswith("$") else posixpath.join(folder, name))
                  for name in names]  # fmt: skip
-        files = [place for place in files if posixpath.basename(place) not in _OWN and tree.read(place) is not None]
+        own = [posixpath.normpath(posixpath.join(folder, name)) for name in _OWN]
+        files = [place for place in files if place not in own and tree.read(place) is not None]
         if files:
             yield files[-1], Overlay(posixpath.normpath(folder), tuple(files))
