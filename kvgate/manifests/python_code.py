@@ -24,6 +24,7 @@ from kvgate.manifests.container import Container, ContainerRun, Start, beside, f
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
 from kvgate.manifests.python_names import Item, Names, Others
 from kvgate.manifests.python_source import Source, written_call
+from kvgate.manifests.python_times import Times
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
@@ -239,16 +240,17 @@ class _Reader:
         self, tree: Tree, file: SourceFile, module: ast.Module, given: Mapping[str, Value] | None = None
     ) -> None:
         self.source = Source(file)
-        self.names = Names(self.source, module, MAX_NODES, _modules_of(tree).beside(file), given)
+        self.names = Times(self.source, module, MAX_NODES, _modules_of(tree).beside(file), given)
         self.find = beside(tree, file)
         self.module = module
         self._calls = [call for call in self.names.calls if not self.names.never_runs(call)]
         self.probes: set[int] = set()
+        self.heads: set[int] = set()  # where the words of the command lines begin that are run
         self.is_test = _TEST.search(file.text) is not None or _TEST_PATH.search(file.path) is not None
         self.environment = self._environment()
 
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
-        seen: set[tuple[int, ...]] = set()
+        seen: set[tuple[tuple[int, str], ...]] = set()
         for found in self._run():
             places = _places(found[0])
             if not places or places not in seen:  # a line that is run in two places is one server
@@ -268,26 +270,51 @@ class _Reader:
                 if _places(start) not in seen:  # a script that the program writes
                     seen.add(_places(start))
                     yield start, "python", self._around(written)
-        heads = {places[0] for places in seen if places} | self.probes
+        heads = {places[0][0] for places in seen if places} | self.probes | self.heads
         lines: set[tuple[str, ...]] = set()
         for written, name in self.names.lists():
             if self.names.is_claim(written) or self.names.never_runs(written):
                 continue
             # a command line word by word: a function of the file's own runs it, a framework, another file
-            of_name = self._of_line(name, written) if name is not None else []
-            for start in of_name or self._of_line(written, written):
-                if not start.words or start.words[0].span.start in heads:
+            line = written if name is None else name
+            starts, begins = self._each_time(line, written)
+            if not starts and line is not written:
+                starts, begins = self._each_time(written, written)
+            told_apart = bool(begins) and begins <= heads
+            for start in starts:
+                if not start.words or told_apart or start.words[0].span.start in heads:
                     continue
-                heads.add(start.words[0].span.start)
+                begins.add(start.words[0].span.start)
                 # two ways to the same program (`uv run` where there is uv) are one server
-                line = (self.source.written(name), *(word.value for word in start.words)) if name is not None else ()
-                if not line or line not in lines:
-                    lines.add(line)
+                told = (self.source.written(name), *(word.value for word in start.words)) if name is not None else ()
+                if not told or told not in lines:
+                    lines.add(told)
                     yield start, "python", self._around(written)
+            heads |= begins
+
+    def _each_time(self, line: ast.expr, place: ast.expr) -> tuple[list[Start], set[int]]:
+        """What a command line starts, each time that it is run, and where its words begin if it is looked at once.
+
+        Only where that says more of all of its servers: a round that is as little known as all of them is one of them.
+        """
+        once = self._of_line(line, place)
+        begins = {start.words[0].span.start for start in once if start.words}
+        unknown = _unknown(once)
+        times = self.names.times(place) if unknown else []
+        found: dict[tuple[str, ...], Start] = {}
+        for bound in times:
+            with self.names.at(bound):
+                starts = self._of_line(line, place)
+            if not starts or _unknown(starts) >= unknown:
+                return once, begins
+            for start in starts:
+                found.setdefault(tuple(word.value for word in start.words), start)
+        return list(found.values()) or once, begins
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
         """What calls start whose meaning is known."""
         deferred = [found for call in self._calls if (found := self.names.deferred(call)) is not None]
+        deferred = [call for call in deferred if "." in self.names.imported(call.func)]  # none of the file's own
         engines = {self._given_to(call) for call in self._calls if written_call(call)[0] in ("AsyncEngineArgs", "LLM")}
         for call in (*self._calls, *deferred):
             dotted = self.names.imported(call.func)
@@ -472,9 +499,10 @@ class _Reader:
             if name.endswith("e") and len(call.args) > 2:
                 first = call.args[1]
         if name == "create_subprocess_exec" or name in ("execl", "execlp", "spawnl"):
-            words = self.names.words(ast.copy_location(ast.List(call.args, ast.Load()), call)) or []
-            return self._of_words(words, call)
-        return self._of_line(first, call)
+            first = ast.copy_location(ast.List(call.args, ast.Load()), call)
+        starts, begins = self._each_time(first, call)
+        self.heads |= begins
+        return starts
 
     def _of_callers(self, call: ast.Call, name: str) -> list[Start]:
         """What a function of the file runs for those that call it: ``def sh(line): os.system(line)``."""
@@ -653,8 +681,13 @@ def _has_blank(word: Word) -> bool:
     return word.resolved and re.search(r"\s", word.value) is not None
 
 
-def _places(start: Start) -> tuple[int, ...]:
-    return tuple(word.span.start for word in start.words)
+def _places(start: Start) -> tuple[tuple[int, str], ...]:
+    return tuple((word.span.start, word.value) for word in start.words)
+
+
+def _unknown(starts: Sequence[Start]) -> int:
+    """How many words of some command lines are not known."""
+    return sum(not word.resolved for start in starts for word in start.words)
 
 
 def _is_vllm(dotted: str) -> bool:

@@ -8,6 +8,7 @@ import posixpath
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from kvgate.manifests.python_scopes import Assigned, Scopes
@@ -66,6 +67,9 @@ _NOT_KNOWN: Final = "what it holds is not in the files read"
 _Round: TypeAlias = tuple[dict[str, ast.expr], str | None]
 """What the names of a loop stand for in one round, and the condition under which there is such a round."""
 
+Bound: TypeAlias = tuple[ast.AST, dict[str, ast.expr]]
+"""A loop, a function or a class, and what names stand for within it, this time."""
+
 
 class Names(Scopes):
     """What the names of a module stand for.
@@ -95,8 +99,38 @@ class Names(Scopes):
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._arguments: dict[tuple[ast.AST, str], ast.expr | None] = {}
         self._told: set[tuple[ast.AST, str]] = set()
-        self._bound: list[tuple[ast.AST, dict[str, ast.expr]]] = []
+        self._bound: list[Bound] = []
         self._steps = 0
+
+    @contextmanager
+    def at(self, bound: Sequence[Bound]) -> Iterator[None]:
+        """What names stand for this time: in a round of a loop, in a call of a function."""
+        settled, self._settled = self._settled, {}  # under other conditions
+        self._bound += bound
+        try:
+            yield
+        finally:
+            del self._bound[len(self._bound) - len(bound) :]
+            self._settled = settled
+
+    def given_in(self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> dict[str, ast.expr]:
+        """What the parameters of a function stand for in one call, save those that it sets anew."""
+        given = dict(self._given(function, call))
+        for name in parameters_of(function) - given.keys():
+            default = self._default_in(default_of(function, name))
+            if default is not None:
+                given[name] = default
+        rest = function.args.vararg
+        if rest is not None and not any(isinstance(value, ast.Starred) for value in call.args):
+            first = len(function.args.posonlyargs) + len(function.args.args)
+            further = call.args[first - isinstance(self._parents.get(function), ast.ClassDef) :]
+            given[rest.arg] = ast.copy_location(ast.Tuple(further, ast.Load()), call)
+        rest = function.args.kwarg
+        if rest is not None and all(keyword.arg is not None for keyword in call.keywords):
+            more = {name: given.pop(name) for name in list(given) if name not in parameters_of(function)}
+            keys = [ast.copy_location(ast.Constant(name), value) for name, value in more.items()]
+            given[rest.arg] = ast.copy_location(ast.Dict(list(keys), list(more.values())), call)
+        return {name: value for name, value in given.items() if (function, name) not in self._assigned}
 
     # -- assignments -------------------------------------------------------------------------------------------------
 
@@ -116,6 +150,7 @@ class Names(Scopes):
                     condition = condition or around
                 if happens:
                     loop = self._loop(node, scope) if call is None and condition is not None else None
+                    loop = None if loop is not None and self._is_bound(loop[0]) else loop
                     settled.append(Assigned(assigned.value, assigned.adds, condition, place_of(call or node), loop))
             self._settled[scope, key] = settled
         return settled or None
@@ -131,7 +166,7 @@ class Names(Scopes):
                     return True, test if first else f"not ({test})"
                 if truth is not first:
                     return False, None
-            elif isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
+            elif isinstance(current, (ast.For, ast.AsyncFor, ast.While)) and not self._is_bound(current):
                 return True, f"the loop in line {current.lineno} runs"
             elif isinstance(current, ast.ExceptHandler):
                 return True, "something fails"
@@ -154,6 +189,9 @@ class Names(Scopes):
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
             if isinstance(test.left, ast.Name) and test.left.id == "__name__":
                 return True  # that the file is the main module
+            if isinstance(test.ops[0], (ast.In, ast.NotIn)) and self._is_environment(test.comparators[0]):
+                name, known = self.constant(test.left, depth + 1)
+                return (name in self._environment) is isinstance(test.ops[0], ast.In) if known else None
             left, right = self.constant(test.left, depth + 1), self.constant(test.comparators[0], depth + 1)
             compare = _COMPARES.get(type(test.ops[0]))
             if not left[1] or not right[1] or compare is None:
@@ -233,8 +271,6 @@ class Names(Scopes):
             function, *words = call.args[name == "run_in_executor" :] or [call.func]
         else:
             return None
-        if "." not in self.imported(function):
-            return None  # a function of the file's own
         made = ast.copy_location(ast.Call(function, list(words), []), call)
         self._parents[made] = self._parents[call]
         return made
@@ -495,6 +531,13 @@ class Names(Scopes):
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # config or Config()
+            for part in node.values[:-1]:
+                value, known = self.constant(part, depth + 1)
+                if not known or value:
+                    return self.followed(part, depth + 1) if known else node
+            last = self.followed(node.values[-1], depth + 1)
+            return last if isinstance(last, ast.Call) else node
         if isinstance(node, ast.Call) and called_name(node) == "getattr" and len(node.args) > 1:
             name, known = self.constant(node.args[1], depth + 1)
             if known and isinstance(name, str):
@@ -532,10 +575,11 @@ class Names(Scopes):
             owner, given = node.func.value, node.args
         else:
             return None
-        if not given or not isinstance(given[0], ast.Constant):
+        key, known = self.constant(given[0], depth + 1) if given else (None, False)
+        if not known or not isinstance(key, str):
             return None
         items = self.items(owner, depth + 1)
-        found = [item for item in items or () if item[0] in (given[0].value, "")]
+        found = [item for item in items or () if item[0] in (key, "")]
         if found:
             return found[-1][1] if found[-1][3] is None else None
         return given[1] if items is not None and len(given) == 2 else None
@@ -722,6 +766,8 @@ class Names(Scopes):
             return self._path(*parts) if parts else (None, False)
         if name in _PATH_METHODS and isinstance(node.func, ast.Attribute) and not node.args:
             return self.constant(node.func.value, depth + 1)
+        if name == "len" and len(node.args) == 1 and self.imported(node.args[0]) == "sys.argv":
+            return 1, True  # nothing but the name of the program
         if name == "isinstance" and len(node.args) == 2:
             return self._is_instance(node.args[0], node.args[1], depth)
         if node.args and name in _STANDS_FOR:
@@ -818,7 +864,7 @@ class Names(Scopes):
                 result += [(name, value, at, why or assigned.condition) for name, value, at, why in inner]
             result += self._set_keys(node)
             self._steps += len(result)
-            return result if any(name for name, *_ in result) else None
+            return result if not result or any(name for name, *_ in result) else None
         if isinstance(node, ast.Dict):
             result = []
             for key, value in zip(node.keys, node.values, strict=True):
@@ -968,11 +1014,12 @@ class Names(Scopes):
                 elif isinstance(part, ast.Constant):
                     parts.append(Value(Text.at(str(part.value), self.source.span(node))))
             return Value.join(parts) if parts else Value(Text.at("", self.source.span(node)))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth <= MAX_DEPTH:
-            return Value.join([self._value(node.left, depth + 1), self._value(node.right, depth + 1)])
+        adds = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth <= MAX_DEPTH
         value, known = self.constant(node)
-        if known and isinstance(value, (str, int, float)):
+        if known and (isinstance(value, (int, float)) or (isinstance(value, str) and not adds)):
             return Value(Text.at(str(value), self.source.span(node)))
+        if adds and isinstance(node, ast.BinOp):
+            return Value.join([self._value(node.left, depth + 1), self._value(node.right, depth + 1)])
         while isinstance(node, ast.Call) and len(node.args) == 1 and written_call(node)[0] in _CASTS:
             use = node = node.args[0]  # int(x) is as little known as x
         if isinstance(node, ast.Call) and depth <= MAX_DEPTH and self.joins_texts(node) and len(node.args) == 1:
@@ -1106,6 +1153,16 @@ class Names(Scopes):
         found = self.returns(function)
         return found[0] if len(found) == 1 else None
 
+    def _within(self, returned: ast.expr, call: ast.expr) -> list[Bound]:
+        """What the parameters of a function stand for in the call for which it returns something."""
+        function = self._function(returned)
+        if function is None or not isinstance(call, ast.Call) or self._is_bound(function):
+            return []
+        return [(function, self.given_in(function, call))]
+
+    def _is_bound(self, node: ast.AST) -> bool:
+        return any(owner is node for owner, _ in self._bound)
+
     def returns(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
         """What a function returns, in the order of its text."""
         if function not in self._returns:
@@ -1119,7 +1176,7 @@ class Names(Scopes):
         """The words of a list of arguments, with what is appended to it; None where it is no list."""
         if depth > MAX_DEPTH:
             return None
-        if isinstance(node, ast.IfExp):
+        if isinstance(node, (ast.IfExp, ast.Subscript)):
             chosen = self.followed(node, depth)
             return None if chosen is node else self.words(chosen, depth + 1)
         found = self._assignments(node, depth)
@@ -1143,7 +1200,8 @@ class Names(Scopes):
             return [*left, *(right if right is not None else [_unknown_words(self.source.text(node.right))])]
         returned = self._returned(node)
         if returned is not None:
-            return self.words(returned, depth + 1)
+            with self.at(self._within(returned, node)):
+                return self.words(returned, depth + 1)
         if isinstance(node, (ast.Name, ast.Attribute)):
             values, known = self._elsewhere(node, depth)
             if known and isinstance(values, list) and all(isinstance(value, (str, int, float)) for value in values):
@@ -1221,7 +1279,7 @@ class Names(Scopes):
 
     def _rounds(self, target: ast.expr, over: ast.expr, depth: int) -> list[_Round] | None:
         """The rounds of a loop over the entries of a mapping or over a list that is written out."""
-        names = [key_of(part) or "" for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        names = [key_of(part) or "" for part in _parts_of(target)]
         found: list[tuple[list[ast.expr], str | None]] = []
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
             items = self.items(over.func.value, depth + 1)
@@ -1231,7 +1289,7 @@ class Names(Scopes):
             for key, (value, place, condition) in latest.items():
                 parts = [self._key_at(key, place), value] if key else [value, value]
                 pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
-                found.append((parts if isinstance(target, ast.Tuple) else [pair], condition))
+                found.append((self._parts(target, pair, depth), condition))
         elif isinstance(over, ast.Call) and called_name(over) == "fields" and len(over.args) == 1:
             for key, value, place, _ in self._items_of_object(over.args[0], over, depth) or ():
                 # what dataclasses say of a field
@@ -1240,18 +1298,62 @@ class Names(Scopes):
             if not found:
                 return None
         else:
-            listed = self.followed(over, depth + 1)
-            if not isinstance(listed, (ast.List, ast.Tuple)) or len(listed.elts) > MAX_ROUNDS:
+            listed = self._listed(over, depth + 1)
+            if listed is None or len(listed) > MAX_ROUNDS:
                 return None
-            for item in listed.elts:
-                row = self.followed(item, depth + 1) if isinstance(target, ast.Tuple) else item
-                several = isinstance(target, ast.Tuple) and isinstance(row, (ast.List, ast.Tuple))
-                found.append((row.elts if several and isinstance(row, (ast.List, ast.Tuple)) else [item], None))
+            found = [(self._parts(target, item, depth), None) for item in listed]
         if len(found) > MAX_ROUNDS or any(len(parts) != len(names) for parts, _ in found):
             return None
         if any(isinstance(part, ast.Starred) for parts, _ in found for part in parts):
             return None
         return [(dict(zip(names, parts, strict=True)), condition) for parts, condition in found]
+
+    def _listed(self, over: ast.expr, depth: int) -> list[ast.expr] | None:
+        """What a loop goes over: a list that is written out, ``zip`` and ``enumerate`` of such, a short ``range``."""
+        node = self.followed(over, depth)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return node.elts
+        if isinstance(node, ast.Dict):
+            return [key for key in node.keys if key is not None] if None not in node.keys else None
+        name = called_name(node) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or name not in ("enumerate", "range", "zip") or depth > MAX_DEPTH:
+            return None
+        if name == "range":
+            numbers = [self.constant(argument, depth + 1)[0] for argument in node.args]
+            if (
+                not numbers
+                or len(numbers) > 3
+                or not all(type(number) is int for number in numbers)
+                or numbers[2:] == [0]
+            ):
+                return None
+            counted = range(*numbers)
+            return [_number(number, node) for number in counted] if len(counted) <= MAX_ROUNDS else None
+        lists = [self._listed(argument, depth + 1) for argument in node.args[: 1 if name == "enumerate" else None]]
+        columns = [column for column in lists if column is not None]
+        if not columns or len(columns) < len(lists):
+            return None
+        if name == "enumerate":
+            given = written_call(node)[1].get("start", node.args[1] if len(node.args) > 1 else None)
+            first = self.constant(given, depth + 1)[0] if given is not None else 0
+            if type(first) is not int:
+                return None
+            columns.insert(0, [_number(first + index, node) for index in range(len(columns[0]))])
+        rows = zip(*columns, strict=False)
+        return [ast.copy_location(ast.Tuple(list(row), ast.Load()), row[-1]) for row in rows]
+
+    def _parts(self, target: ast.expr, item: ast.expr, depth: int) -> list[ast.expr]:
+        """What the names of a loop stand for in the round of one item."""
+        if not isinstance(target, ast.Tuple):
+            return [item]
+        row = self.followed(item, depth + 1)
+        if not isinstance(row, (ast.List, ast.Tuple)) or len(row.elts) != len(target.elts):
+            return [item]
+        return [
+            part
+            for inner, value in zip(target.elts, row.elts, strict=True)
+            for part in self._parts(inner, value, depth)
+        ]
 
     def _key_at(self, key: str, place: Span) -> ast.expr:
         line = place.line
@@ -1288,11 +1390,20 @@ class Names(Scopes):
 
     def _in_round(self, node: ast.expr) -> ast.expr | None:
         """What a name of a loop stands for in the round that is looked at."""
-        if isinstance(node, ast.Name):
-            for owner, names in reversed(self._bound):
-                if node.id in names and self._is_within(node, owner):
-                    return names[node.id]
+        key = key_of(node) if self._bound else None
+        for owner, names in reversed(self._bound) if key is not None else ():
+            if key in names and self._is_within(node, owner):
+                return names[key]
         return None
+
+
+def _parts_of(target: ast.expr) -> list[ast.expr]:
+    """The names of a loop, in their order."""
+    return [part for inner in target.elts for part in _parts_of(inner)] if isinstance(target, ast.Tuple) else [target]
+
+
+def _number(value: int, place: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Constant(value), place)
 
 
 def _in_braces(value: Value) -> Value:
