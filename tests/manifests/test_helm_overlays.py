@@ -125,6 +125,15 @@ def test_values_elsewhere_that_something_installs_the_chart_with(path: str, text
     assert found[0].image.value == "vllm/vllm-openai:v0.11.0"
 
 
+def test_values_that_are_called_as_a_charts_own_but_lie_elsewhere() -> None:
+    others = {f"models/{name}/values.yaml": f"model: org/{name}\nlength: 8192\ngpus: 2\n" for name in ("a", "b")}
+    found = units({**CHART, **others})
+    rest = "--max-model-len=8192 --enforce-eager --seed=1"
+    assert told(found) == [OWN, *((path, f"--model=org/{path[7]} {rest}") for path in others)]
+    # each has a name that no other has
+    assert [unit.id.partition("@")[2] for unit in found] == ["", "a/values.yaml", "b/values.yaml"]
+
+
 def test_values_for_a_chart_below() -> None:
     files = {
         "app/Chart.yaml": "name: app\ndependencies: [{name: llm, condition: llm.enabled}]\n",
@@ -296,9 +305,11 @@ def test_values_files_of_a_helmfile() -> None:
         """,
     ],
 )
-def test_values_files_of_an_application_outside_its_chart(text: str) -> None:
-    found = units({**CHART, "argo/app.yaml": text, "apps/big.yaml": "length: 8192  # vllm\n"})
-    assert told(found) == [("apps/big.yaml", OWN[1].replace("4096", "8192")), OWN]
+@pytest.mark.parametrize("name", ["big.yaml", "big/values.yaml"])
+def test_values_files_of_an_application_outside_its_chart(text: str, name: str) -> None:
+    application = text.replace("big.yaml", name).replace("{{name}}.yaml", name.replace("big", "{{name}}"))
+    found = units({**CHART, "argo/app.yaml": application, f"apps/{name}": "length: 8192  # vllm\n"})
+    assert told(found) == [(f"apps/{name}", OWN[1].replace("4096", "8192")), OWN]
 
 
 def test_several_servers_of_one_name_and_what_describes_a_chart() -> None:

@@ -805,3 +805,17 @@ def test_a_degree_of_none_gives_no_flag(tensor: int, expected: str) -> None:
             decode: {{replicas: 1, parallelism: {{tensor: {tensor}}}}}
     """)
     assert words(unit) == "--model org/m --served-model-name org/m" + expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("vllm serve org/m --max-model-len 4096", "org/m --max-model-len 4096"),
+        ("join.sh; exec python3 -m vllm.entrypoints.openai.api_server --model org/m", "--model org/m"),
+        ("curl http://vllm/serve", None),
+        ("see 'vllm serve org/m --max-model-len 4096'", None),
+    ],
+)
+def test_a_command_under_whatever_key(command: str, expected: str | None) -> None:
+    found = units(f'replicas: 2\nresources: {{nvidia.com/gpu: "2"}}\ncli: "{command}"\n')
+    assert [words(unit) for unit in found] == ([] if expected is None else [expected])

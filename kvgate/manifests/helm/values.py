@@ -30,6 +30,7 @@ from kvgate.manifests.launch import find_starts, starts_of_script
 from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
+from kvgate.patterns import regex
 from kvgate.records import record
 from kvgate.shell.expand import interpolate, mark_placeholders
 from kvgate.shell.value import Value, value_of_word
@@ -78,12 +79,21 @@ _INSIDE_MODEL: Final = (
 _MODEL_HOLDERS: Final = (
     "huggingface", "huggingFace", "hf", "llm", "modelConfig", "configuration", "modelArtifacts", "global",
 )  # fmt: skip
+# Variables that vLLM itself reads; its clients have theirs for where it answers, and what it serves.
+_SERVER_VARIABLE: Final = re.compile(
+    r"VLLM_(?:ALLOW|ATTENTION|CACHE|CPU|ENGINE|FLASHINFER|FLASH|LOGGING|NCCL|NO_USAGE|RPC|TORCH|USE|WORKER)_"
+)
 # Of an image in parts, and of one whose parts stand among other keys.
 _REPOSITORY_KEYS: Final = ("repository", "name", "repo", "image", "containerImage")
 _TAG_KEYS: Final = ("tag", "version")
 _FLAT_REPOSITORY_KEYS: Final = ("image", "imageName", "imageRepository", "imageRepo", "vllmImage", "containerImage")
 _FLAT_TAG_KEYS: Final = ("imageTag", "imageVersion", "tag", "vllmVersion")
 _COMMAND_KEYS: Final = ("command", "customCommand", "server_cmd", "serverCommand", "startCommand", "entrypoint", "cmd")
+# A command that starts vLLM, whatever the key under which it stands.
+_STARTING: Final = regex(
+    r"(?:^|[;&\n])[ \t]*(?:exec[ \t]+)?"
+    r"(?:\S{0,99}python[\d.]{0,9}[ \t]+-m[ \t]+vllm\.entrypoints\.|(?:\S{0,99}/)?vllm[ \t]+serve\s)"
+)
 _REPLICA_KEYS: Final = ("replicaCount", "replicas", "minReplicas")
 _ALIASES: Final = {
     "enable-chunk-prefill": "enable-chunked-prefill",
@@ -349,7 +359,10 @@ class _Reader:
             return True  # KServe's predictors name theirs
         if serves and named and len(told) >= 2:
             return True
-        if not ((serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= 3)):
+        told_vllm = any(map(_SERVER_VARIABLE.match, _environment(site.node)[0]))
+        if not (
+            (serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= (1 if told_vllm else 3))
+        ):
             return False
         return _is_pod(site.node)
 
@@ -366,7 +379,7 @@ class _Reader:
         holders = [node, *(held for key in keys if (held := _held(node, key))), *parts]
         rest = [word for holder in (*holders, *model_of) for word in _words_of_keys(holder)]
         flags = [*_flags(node), *(word for part in parts for word in (*_flags(part, 1), *_plain_flags(part)))]
-        if not rest and not flags and not alone and not any(node.get(key) is not None for key in _COMMAND_KEYS):
+        if not rest and not flags and not alone and next(_commands(node), None) is None:
             return  # nothing is said here that a server could be made of
         image = _image(site)
         own = {name for word in (*flags, *rest) if (name := flag_name(word)) in VLLM_FLAGS}
@@ -384,6 +397,8 @@ class _Reader:
             many = named and sum(flag_name(word) in VLLM_FLAGS | _PLAIN_FLAGS for word in rest) >= 2
             enough = len(own) >= 2 or many or (bool(own) and given) or alone
             enough = enough or ((serves or (named and _is_pod(node))) and given and bool(rest or flags))
+            if serves and named and own:  # a chart of vLLM's that is yet to be told the model
+                enough = enough or len(own | {flag_name(word) for word in _plain_flags(node)}) >= 2
             direct = bool(rest) or any(_flag_of(entry.key.value) in VLLM_FLAGS for entry in node.items())
             direct = direct or len(holders) > 1 + len(parts)
             whole = site.keys[-1:] != ("model",) or _is_served_model(node) or (len(own) >= 2 and _is_pod(node))
@@ -419,8 +434,7 @@ class _Reader:
         self, site: _Site, rest: list[Word], image: Word | None, environment: dict[str, Value], named: bool
     ) -> list[Start]:
         """The server that a command written in the values starts, or an image that takes arguments by itself."""
-        for key in _COMMAND_KEYS:
-            command = site.node.get(key)
+        for command in _commands(site.node):
             if isinstance(command, Scalar) and re.search(r"\s", command.value.strip()):
                 found = starts_of_script(Value(command.text), environment)
                 if found:
@@ -713,6 +727,15 @@ def _words(node: Node | None) -> list[Word]:
             [entry for entry in node.items() if flag_of_key(entry.key.value) == entry.key.value.replace("_", "-")]
         )
     return []
+
+
+def _commands(node: Mapping) -> Iterator[Node]:
+    """What may start the server of a mapping: what stands under the keys of commands, and texts that are commands."""
+    yield from (found for key in _COMMAND_KEYS if (found := node.get(key)) is not None)
+    for entry in node.items():
+        text = entry.value.value if isinstance(entry.value, Scalar) and entry.key.value not in _COMMAND_KEYS else ""
+        if "vllm" in text and _STARTING.search(text):
+            yield entry.value
 
 
 _SHELL_NAME: Final = re.compile(r"(?:^|[\s=])\"?\$[A-Za-z_]")
