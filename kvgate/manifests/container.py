@@ -48,7 +48,8 @@ class ContainerRun:
 class Start:
     """One start of vLLM: the words after its entry point and what is known around it.
 
-    ``run`` is the container that the script puts around it, None where it starts it in its own surroundings.
+    ``run`` is the container that the script puts around it, None where it starts it in its own surroundings; ``caller``
+    is where the script runs the one in which the start stands, None where that is the script itself.
     """
 
     words: tuple[Word, ...]
@@ -59,6 +60,7 @@ class Start:
     storage_model: Word | None = None
     notes: tuple[Unresolved, ...] = ()
     run: ContainerRun | None = None
+    caller: Span | None = None
 
 
 @record

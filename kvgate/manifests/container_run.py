@@ -59,11 +59,14 @@ def container_of(command: Command, find: Find | None) -> tuple[Container, Contai
     environment, spans = _environment(options.values, command, find)
     devices = tuple(_devices(options.values, environment, spans))
     name = next((word.value for word in options.values.get("--name", ()) if word.resolved), None)
-    entrypoint = tuple(word for word in options.values.get("--entrypoint", ()) if word.value)
+    given, arguments = options.values.get("--entrypoint", ()), words[options.image + 1 :]
+    entrypoint = tuple(word for word in given if word.value)
+    if given and not entrypoint:
+        entrypoint, arguments = arguments, ()  # an empty entry point clears the image's
     mounts = tuple(_mounts(options.values))
     container = Container(
         command=entrypoint or None,
-        arguments=words[options.image + 1 :],
+        arguments=arguments,
         image=image,
         environment=environment,
         span=command.span,

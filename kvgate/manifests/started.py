@@ -21,7 +21,7 @@ class Surroundings:
         names: what tells the script from others of its file, behind the file's path in the unit's id.
         allotted: the GPUs that a script's job has, where no variable of the script says which of them it uses.
         requirement: the pip requirement that installs vLLM.
-        span: where a start that stands in another file (a script that this one runs) counts as beginning.
+        span: where a start that stands in another file counts as beginning, unless a command of this one runs that.
     """
 
     file: SourceFile
@@ -65,11 +65,12 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
         values = {item.name: Value(item.value) for item in environment if item.value is not None}
         visible = visible_devices(values, {item.name: item.span for item in environment})
         devices = (visible,) if visible is not None else around.allotted if run is None or run.shares else ()
+    places = [place for place in (start.span, start.caller) if place is not None and place.path == around.file.path]
     parts = [around.file.path, *around.names, str(number + 1) if number else ""]
     return ServeUnit(
         id="/".join(part for part in parts if part),
         path=around.file.path,
-        span=start.span if start.span.path == around.file.path else around.span or around.file.line_span(1),
+        span=places[0] if places else around.span or around.file.line_span(1),
         kind=around.kind,
         name=name,
         container=None,

@@ -38,12 +38,14 @@ class Command:
         environment: variables that the script exports to it, in order.
         conditions: what must hold for it to run, as written; empty when it always runs.
         span: the command as written.
+        caller: the command of the script itself that runs the other script in which this one stands, None elsewhere.
     """
 
     words: tuple[Word, ...]
     environment: tuple[Assignment, ...]
     conditions: tuple[str, ...]
     span: Span
+    caller: Span | None = None
 
 
 def basename(word: Word) -> str:

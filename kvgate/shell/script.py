@@ -68,6 +68,10 @@ _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
 MAX_WRITTEN: Final = 400  # of a condition, before it is made short
+# A substitution of a here document: its text.
+_DOCUMENT: Final = re.compile(
+    r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[ \t]*\n(?P<text>.*?)\n*(?<=\n)[ \t]*(?P=end)\s*", re.DOTALL
+)
 # A substitution that yields where a program is installed.
 _LOOKS_UP: Final = re.compile(
     r"\s*(?:command\s+-v|type\s+-[pP]|which)\s+(?P<name>[\w.-]{1,80})\s*(?:2>\s*/dev/null\s*)?(?:\|\|\s*(?:true|:)\s*)?"
@@ -293,6 +297,7 @@ class _Reader:
         self.written: dict[str, Value] = {}  # scripts that here documents write, by the path that they are given
         self.ran: set[str] = set()  # those of them that the script runs itself
         self.copied: dict[str, Value] = {}  # files at hand, by the path that the script copies them to
+        self.caller: Span | None = None  # the script's own command, within which another script is read
 
     def result(self) -> list[Command]:
         """Commands without the repetitions that a loop over the same start makes, nor those of branches of which one
@@ -425,7 +430,7 @@ class _Reader:
         if body is None:
             return
         if body.type == "command":
-            self._command(source, body, scope, conditions, extra)
+            self._command(source, body, scope, conditions, extra, self._document(source, node, scope))
             self._copy(source, body, scope, node.children)
         else:
             self.node(source, body, scope, conditions)
@@ -455,15 +460,23 @@ class _Reader:
             target = posixpath.normpath(files[1].value)
             self.copied[target] = self.copied[posixpath.join(target, posixpath.basename(files[0].value))] = text
 
+    def _document(self, source: _Source, statement: Any, scope: _Scope) -> Value | None:
+        """What a statement reads from a here document."""
+        redirect = next((child for child in statement.children if child.type == "heredoc_redirect"), None)
+        parts = {child.type: child for child in (*statement.children, *(redirect.children if redirect else ()))}
+        text, start = parts.get("heredoc_body"), parts.get("heredoc_start")
+        if text is None or start is None:
+            return None
+        return source.slice(text) if source.text(start)[:1] in "'\"\\" else self._quoted(source, text, scope)
+
     def _here_document(
         self, source: _Source, statement: Any, redirect: Any, scope: _Scope, conditions: tuple[str, ...]
     ) -> None:
         """A script in a here document: run by the shell that reads it, or kept as the file that it is written to."""
         parts = {child.type: child for child in (*statement.children, *redirect.children)}
-        text, start = parts.get("heredoc_body"), parts.get("heredoc_start")
-        if text is None or start is None:
+        value = self._document(source, statement, scope)
+        if value is None:
             return
-        value = source.slice(text) if source.text(start)[:1] in "'\"\\" else self._quoted(source, text, scope)
         readers = [child for child in statement.children if child.type == "command"]
         if "pipeline" in parts:
             readers += [child for child in parts["pipeline"].children if child.type == "command"]
@@ -755,14 +768,20 @@ class _Reader:
         self._command(source, node, scope, conditions, [])
 
     def _command(
-        self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...], extra: Sequence[Any]
+        self,
+        source: _Source,
+        node: Any,
+        scope: _Scope,
+        conditions: tuple[str, ...],
+        extra: Sequence[Any],
+        document: Value | None = None,
     ) -> None:
         self._substituted(source, node, scope, conditions)
         if self._only_prints(source, node, scope, conditions):
             return
         own = _Scope({}, set(), {}, {}, None)
         arguments: list[Any] = []
-        self.input = None
+        self.input = document
         for child in node.children:
             if child.type == "herestring_redirect":
                 self.input = self._single(source, child.children[-1], scope)
@@ -831,21 +850,15 @@ class _Reader:
         head = words[0].value if words[0].resolved else ""
         if builtins and self._builtin(head, words, scope, conditions, span, prefix):
             return
-        if head in scope.functions and self.depth < MAX_DEPTH:
-            # the first round of a function that calls itself shows all that it starts
-            if head not in self.calling:
-                if not self._inert(head, scope):
-                    self._call(head, words[1:], scope, prefix, conditions)
-                else:
-                    scope.ended = _exit_of(*scope.functions[head])
-            return
-        if self._nested(words, scope, prefix, conditions):
-            return
-        environment = scope.environment()
-        names = {item.name for item in prefix}
-        self.found.append(
-            Command(words, (*(item for item in environment if item.name not in names), *prefix), conditions, span)
-        )
+        outermost = self.caller
+        self.caller = outermost or span
+        inside = self._call(head, words[1:], scope, prefix, conditions)
+        inside = inside or self._nested(words, scope, prefix, conditions)
+        self.caller = outermost
+        if not inside:
+            names = {item.name for item in prefix}
+            environment = (*(item for item in scope.environment() if item.name not in names), *prefix)
+            self.found.append(Command(words, environment, conditions, span, self.caller))
 
     def _call(
         self,
@@ -854,7 +867,15 @@ class _Reader:
         scope: _Scope,
         prefix: Sequence[Assignment],
         conditions: tuple[str, ...],
-    ) -> None:
+    ) -> bool:
+        """A function of the script; whether there is one of that name."""
+        if name not in scope.functions or self.depth >= MAX_DEPTH:
+            return False
+        if name in self.calling:
+            return True  # the first round of a function that calls itself shows all that it starts
+        if self._inert(name, scope):
+            scope.ended = _exit_of(*scope.functions[name])
+            return True
         self.called.add(name)
         self.calling.append(name)
         source, body = scope.functions[name]
@@ -867,6 +888,7 @@ class _Reader:
         if scope.ended not in ("exit", "fail"):
             scope.ended = ""
         self.calling.pop()
+        return True
 
     def _inert(self, name: str, scope: _Scope) -> bool:
         """Whether a function starts nothing and leaves nothing behind."""
@@ -895,7 +917,10 @@ class _Reader:
         elif head in ("source", ".") and len(words) > 1:
             text = self._file(words[1])
             if text is not None:
+                outermost = self.caller
+                self.caller = outermost or span
                 self.script(text, scope, conditions)
+                self.caller = outermost
                 scope.ended = "" if scope.ended == "return" else scope.ended
         elif head == "set":
             rest = [word.value for word in words]
@@ -942,6 +967,9 @@ class _Reader:
         options = "".join(word.value for word in words[1:] if word.value.startswith("-"))
         names = [word.value for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.value)]
         parts = _divided(text, marks, MAX_CHARACTERS if "a" in options else max(len(names), 1))
+        if re.fullmatch(r"(?:-r?)*d", options) and any(not word.value for word in words[1:]) and len(names) == 1:
+            scope.assign(names[0], text, span)  # up to a character that is not there: all of it
+            return
         plain = re.fullmatch(r"[-ra]*", options) and "\n" not in text.value.strip() and bool(marks)
         # what is not known may hold marks of its own
         known = text.resolved or ("a" not in options and len(parts) == len(names) and not marks.isspace())
@@ -1223,6 +1251,16 @@ class _Reader:
         whole = value.text.slice(at, end)
         if _REMARK.fullmatch(whole.value):
             return end
+        document = _DOCUMENT.fullmatch(value.masked(), at + 2, end - 1) if whole.value.startswith("$(") else None
+        if document is not None and depth <= MAX_DEPTH:
+            text = Fields(split=False)
+            start, stop = document.span("text")
+            if document["quote"]:
+                text.add(value.slice(start, stop), quoted=True)
+            else:
+                lex(value, start, stop, text, quoted=True, expander=self._expander(scope, depth + 1))
+            fields.add_expanded(text.value(value.text.slice(start, start)), whole.span, quoted=quoted)
+            return end
         known = self._printed(value, at + (2 if whole.value.startswith("$(") else 1), end - 1, scope, depth)
         if known is not None:
             fields.add_expanded(Value(Text.at(known, whole.span)), whole.span, quoted=quoted)
@@ -1421,7 +1459,9 @@ class _Reader:
         elif subscript in ("@", "*") and isinstance(stored, dict):
             count = len(stored)
         elif subscript in ("@", "*") and isinstance(stored, list):
-            count = len(stored) if all(not word.splits for word in stored) else None
+            # arguments that nobody gives are none
+            words = [word for word in stored if not (self.assuming and word.value in ("$@", "${@}"))]
+            count = len(words) if all(not word.splits for word in words) else None
         else:
             scalar = scope.scalar(name)
             count = len(scalar.value) if scalar is not None and scalar.resolved else None

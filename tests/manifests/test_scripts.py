@@ -197,6 +197,24 @@ def test_a_script_that_another_runs_is_one_server_where_it_is_told_its_arguments
     assert (unit.path, words(unit)) == ("run.sh", "org/other")
 
 
+def test_a_server_of_another_script_begins_where_that_is_run() -> None:
+    inner = "M=${MODEL:-org/m}\nexec vllm serve $M --port ${PORT:-8000}\n"
+    found = units(
+        "HERE=$(dirname $0)\n# vllm\nPORT=8001 MODEL=org/a \\\n  bash $HERE/inner.sh &\n"
+        "PORT=8002 bash $HERE/inner.sh &\nwait\n",
+        inner_DOT_sh=inner,
+    )
+    assert [(unit.path, unit.span.line, words(unit)) for unit in found] == [
+        ("run.sh", 3, "org/a --port 8001"),
+        ("run.sh", 5, "org/m --port 8002"),
+    ]
+    # a function of a library begins where the script calls it
+    found = units(
+        ". ./inner.sh  # vllm\nstart org/a\n\nstart org/b\n", inner_DOT_sh="start() {\n  vllm serve $1 &\n}\n"
+    )
+    assert [(unit.span.line, words(unit)) for unit in found] == [(2, "org/a"), (4, "org/b")]
+
+
 def test_jinja_around_statements_and_inside_a_command() -> None:
     unit = one(
         """\
@@ -268,6 +286,8 @@ def test_gpus_of_docker_run(options: str, count: int | None) -> None:
         "docker build -t vllm/vllm-openai .",
         "docker pull vllm/vllm-openai",
         "docker run --gpus all vllm/vllm-openai bench serve --model org/m",
+        "docker run --gpus all --entrypoint '' vllm/vllm-openai \"$@\"",
+        "docker run --gpus all --entrypoint= vllm/vllm-openai vllm bench serve --model org/m",
         "docker run --gpus all",
         "docker",
     ],
@@ -293,6 +313,11 @@ def test_options_of_docker_run_that_are_there_on_a_condition() -> None:
 def test_options_that_nobody_can_see() -> None:
     unit = one("podman run $GPU_FLAGS --entrypoint vllm quay.io/x/vllm-cuda serve org/m\n")
     assert (unit.image.value if unit.image else None, words(unit)) == ("quay.io/x/vllm-cuda", "org/m")
+
+
+def test_an_empty_entry_point_clears_that_of_the_image() -> None:
+    unit = one("docker run --gpus 2 --entrypoint '' vllm/vllm-openai vllm serve org/m --port 1\n")
+    assert (words(unit), unit.entry) == ("org/m --port 1", "vllm serve")
 
 
 # -- Dockerfiles -------------------------------------------------------------------------------------------------------

@@ -134,6 +134,9 @@ def share_of(case: Case) -> float | None:
     """The share of its GPUs that a server takes; None where it is not a share."""
     if case.argument("kv_cache_memory_bytes") is not None or case.is_unresolved("gpu_memory_utilization"):
         return None
+    hidden = any(problem.kind == "unresolved-words" for problem in case.plan.parsed.problems)
+    if hidden and case.argument("gpu_memory_utilization") is None:
+        return None  # it may stand among the words that nobody sees
     share = case.effective("gpu_memory_utilization")
     return float(share) if isinstance(share, int | float) and not isinstance(share, bool) else None
 
@@ -289,6 +292,14 @@ def _profiles(case: Case) -> set[str]:
 
 _HARMLESS: Final = regex(r"exporter|dcgm|monitor|metrics|prometheus|grafana|nvtop|smi|proxy|nginx|init|download", re.I)
 
+# A node of Ray's takes no memory of a GPU itself; the servers run in it.
+_RAY_NODE: Final = regex(r"\bray\s+start\b")
+
+
+def _command_text(service: Node) -> str:
+    words = [node for key in ("entrypoint", "command") for node in (node_at(service, key), *items_at(service, key))]
+    return " ".join(node.value for node in words if isinstance(node, Scalar))
+
 
 def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
     first = group[0]
@@ -301,7 +312,7 @@ def _beside_others(group: Sequence[Case], params: Sharing) -> Iterator[Draft]:
         devices = node_at(node, "deploy", "resources", "reservations", "devices") or node_at(node, "gpus")
         if name in names or devices is None or _HARMLESS.search(f"{name} {text_at(node, 'image') or ''}"):
             continue
-        if items_at(node, "profiles"):
+        if items_at(node, "profiles") or _RAY_NODE.search(_command_text(node)):
             continue
         theirs = _reserved(node)
         visible = text_at(node, "environment", "CUDA_VISIBLE_DEVICES")
