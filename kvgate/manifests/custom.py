@@ -16,7 +16,8 @@ from kvgate.manifests.peers import ServingRuntime, peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record
-from kvgate.source.text import SourceFile, Span
+from kvgate.shell.value import Value
+from kvgate.source.text import SourceFile, Span, Text
 from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Entry, Mapping, Node, Scalar, Sequence, scalar_int
 
 MAX_SITES: Final = 200
@@ -135,6 +136,7 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             runtime=_runtime_of(tree, file, item, site),
             image_runs=not {"headGroupSpec", "workerGroupSpecs"} & set(site.steps),
             templated=templated,
+            given=tuple(_group_variables(site)),
         )
         for unit in pod.units():
             if not (isinstance(unit, ServeUnit) and _joins_leader(site, unit)):
@@ -227,6 +229,16 @@ def _managed_arguments(item: Node, managed: Managed) -> Iterator[Argument]:
         value = scalar_at(item, *path)
         if value is not None and value.value:
             yield Argument(flag, value)
+
+
+def _group_variables(site: _Site) -> Iterator[tuple[str, Value]]:
+    """What the pods of a LeaderWorkerSet are told about their group (https://lws.sigs.k8s.io/docs/reference/)."""
+    group = next((node for node in site.around if node.get("workerTemplate") is not None), None)
+    size = scalar_at(group, "size")
+    if size is not None and scalar_int(size) is not None:
+        yield "LWS_GROUP_SIZE", Value(size.text)
+        if "leaderTemplate" in site.steps:
+            yield "LWS_WORKER_INDEX", Value(Text.at("0", size.span))
 
 
 # Where an object around a pod says how many of it make up one server.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
-from kvgate.manifests.tree import Tree, entries_at, expand_list, text_at
+from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile
-from kvgate.source.yaml_tree import Node, Scalar
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar
 
 # Kinds of every other manifest that hold no containers.
 _PLAIN_KINDS: Final = frozenset(
@@ -29,6 +30,8 @@ def read_kinds(
     """
     from kvgate.manifests.kubernetes import is_other_kind, read_kubernetes
 
+    if text_at(document, "kind") == "Template":
+        document = _with_parameters(document)
     yield from read_kubernetes(tree, file, document, templated=templated)
     if any(_carries_manifests(item) for item in expand_list(document)):
         from kvgate.manifests.embedded import read_config_maps
@@ -51,6 +54,23 @@ def read_kinds(
             from kvgate.manifests.controllers import read_unknown
 
             yield from read_unknown(tree, file, document)
+
+
+_PARAMETER: Final = re.compile(r"\$\{(?:\{)?([A-Za-z_]\w*)\}(?:\})?")
+
+
+def _with_parameters(template: Node) -> Node:
+    """A Template of OpenShift with what its parameters are where nobody gives them other values."""
+    given: list[Entry] = []
+    for item in items_at(template, "parameters"):
+        name, value = scalar_at(item, "name"), scalar_at(item, "value")
+        if name is not None and value is not None and value.value:
+            given.append(Entry(name, value))
+    if not given:
+        return template
+    from kvgate.manifests.helm.values import with_references
+
+    return with_references(template, _PARAMETER, Mapping(template.span, given))
 
 
 def _carries_manifests(item: Node) -> bool:

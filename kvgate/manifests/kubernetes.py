@@ -186,6 +186,7 @@ class Pod:
         runtime: what a controller merges the container with: it gives what that lacks, and its arguments come first.
         image_runs: a container without command and arguments runs its image's entry point (a Ray node does not).
         templated: it is what is known of a template.
+        given: variables that a controller gives the containers.
     """
 
     tree: Tree
@@ -211,6 +212,7 @@ class Pod:
     runtime: ServingRuntime | None = None
     image_runs: bool = True
     templated: bool = False
+    given: tuple[tuple[str, Value], ...] = ()
 
     def units(self) -> Iterator[ServeUnit | Unread]:
         for node in items_at(self.spec, "containers") if self.containers is None else self.containers:
@@ -226,6 +228,8 @@ class Pod:
         name = text_at(node, "name") or ""
         base = self.runtime.container if self.runtime is not None else None
         environment = Environment(self.tree, self.file, self.namespace)
+        for key, value in self.given:
+            environment.values[key], environment.spans[key] = value, value.span
         environment.read(base)
         for holder in reversed(self.around):
             environment.read(holder)

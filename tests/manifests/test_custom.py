@@ -136,6 +136,37 @@ def test_a_worker_that_is_no_server_beside_its_leader(size: int, worker: str, en
     assert counts(units(text)[0]) == [("nvidia.com/gpu", 2 * size)]
 
 
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("leaderTemplate", "8 --nnodes 4 --node-rank 0"),
+        ("workerTemplate", "8 --nnodes 4 --node-rank ?${LWS_WORKER_INDEX}"),
+    ],
+)
+def test_what_a_group_tells_its_pods(template: str, told: str) -> None:
+    text = f"""\
+        apiVersion: leaderworkerset.x-k8s.io/v1
+        kind: LeaderWorkerSet
+        metadata: {{name: l}}
+        spec:
+          leaderWorkerTemplate:
+            size: 4
+            {template}:
+              spec:
+                containers:
+                  - name: vllm
+                    command: [sh, -c]
+                    args:
+                      - vllm serve m --data-parallel-size $((LWS_GROUP_SIZE * LOCAL))
+                        --nnodes $(LWS_GROUP_SIZE) --node-rank ${{LWS_WORKER_INDEX}}
+                    env: [{{name: LOCAL, value: "2"}}]
+            {{}}
+        """
+    other = "workerTemplate: {spec: {containers: [{name: w, command: [sleep]}]}}"
+    (found,) = units(text.replace("{}", other if template == "leaderTemplate" else ""))
+    assert words(found) == f"m --data-parallel-size {told}"
+
+
 def test_ray_cluster_counts_head_and_workers_and_its_nodes_serve_nothing_themselves() -> None:
     text = """\
         apiVersion: ray.io/v1
@@ -372,6 +403,44 @@ def test_what_picks_endpoints_for_servers_is_none() -> None:
 )  # fmt: skip
 def test_what_serves_nothing(text: str) -> None:
     assert units(text) == []
+
+
+def test_the_parameters_of_a_template_of_openshift() -> None:
+    text = """\
+        apiVersion: template.openshift.io/v1
+        kind: Template
+        metadata: {name: t}
+        objects:
+          - apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: "${NAME}"}
+            spec:
+              replicas: ${{COUNT}}
+              template:
+                spec:
+                  containers:
+                    - name: vllm
+                      image: ${IMAGE}:${TAG}
+                      command: [sh, -c]
+                      args: ["vllm serve ${MODEL} --max-model-len ${LENGTH} --seed $SEED"]
+                      env: [{name: SEED, value: "${LENGTH}1"}]
+                      resources: {limits: {nvidia.com/gpu: "${GPUS}"}}
+        parameters:
+          - {name: NAME, value: chat}
+          - {name: MODEL, required: true}
+          - {name: LENGTH, value: "4096"}
+          - {name: GPUS, value: "2"}
+          - {name: COUNT, value: "3"}
+          - {name: IMAGE, value: vllm/vllm-openai}
+          - {name: TAG, value: v0.9.1}
+        """
+    (found,) = units(text)
+    assert (found.id, found.replicas, counts(found)) == ("Deployment/default/chat/vllm", 3, [("nvidia.com/gpu", 2)])
+    assert words(found) == "?${MODEL} --max-model-len 4096 --seed 40961"
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.9.1"
+    bare = text.replace("  parameters:", "  others:")
+    assert words(units(bare)[0]) == "?${MODEL} --max-model-len ?${LENGTH} --seed ?${LENGTH}1"
 
 
 def test_containers_at_a_wrong_indentation_are_still_found() -> None:

@@ -543,7 +543,7 @@ def with_references(root: Node, reference: re.Pattern[str], values: Mapping, use
 
 
 def _with_values(node: Scalar, reference: re.Pattern[str], values: Mapping, used: set[int] | None) -> Scalar:
-    if "{{" not in node.value:
+    if "{" not in node.value:
         return node
 
     def known(match: re.Match[str], _: Value) -> Value | None:
