@@ -228,6 +228,8 @@ class Pod:
         name = text_at(node, "name") or ""
         base = self.runtime.container if self.runtime is not None else None
         environment = Environment(self.tree, self.file, self.namespace)
+        if self.runtime is not None and "{{" not in self.name:
+            environment.service = self.name
         for key, value in self.given:
             environment.values[key], environment.spans[key] = value, value.span
         environment.read(base)
@@ -424,6 +426,8 @@ class Environment:
         self.namespace = namespace
         self.values: dict[str, Value] = {}
         self.spans: dict[str, Span] = {}
+        #: the object whose name KServe puts into what its runtime says (``{{.Name}}``)
+        self.service: str | None = None
         self._sources: list[str] = []
 
     def read(self, holder: Node | None) -> None:
@@ -477,6 +481,9 @@ class Environment:
             return _unknown(entry, source.span.text, "its source is not read")
         return Value(Text.at("", entry.span))
 
+    def _service(self, _: re.Match[str], place: Value) -> Value:
+        return Value(Text.at(self.service or "", place.span))
+
     def reason(self, name: str) -> str:
         """Why a name in ``$(NAME)`` has no value."""
         if self._sources:
@@ -495,6 +502,8 @@ class Environment:
             if not isinstance(item, Scalar):
                 continue
             value = expand_kubernetes(item.text, self.values, reason=self.reason, keep_unknown=script)
+            if self.service is not None and "{{" in value.value:
+                value = value.replaced(_SERVICE.finditer(value.value), self._service)
             # what a shell reads it expands itself
             in_script = script or "\n" in value.value.strip() or re.search(_LOOKS_LIKE_SCRIPT, value.value) is not None
             words.append((value if in_script else mark_placeholders(value)).word())
@@ -502,6 +511,7 @@ class Environment:
         return tuple(words)
 
 
+_SERVICE: Final = regex(r"\{\{ ?\.Name ?\}\}")
 _LOOKS_LIKE_SCRIPT: Final = r"(?:vllm serve|vllm\.entrypoints|exec) .*\s"
 
 

@@ -157,7 +157,7 @@ def test_the_runtime_of_a_service_that_an_overlay_moves() -> None:
             - name: kserve-container
               image: vllm/vllm-openai:v0.10.2
               command: [python, -m, vllm.entrypoints.openai.api_server]
-              args: [--max-num-seqs=8]
+              args: [--max-num-seqs=8, "--served-model-name={{.Name}}", "{{.Other}}"]
         """
     service = """\
         apiVersion: serving.kserve.io/v1beta1
@@ -181,7 +181,8 @@ def test_the_runtime_of_a_service_that_an_overlay_moves() -> None:
     }
     (found,) = units(files)
     assert (found.path, found.namespace, found.replicas) == ("prod/kustomization.yaml", "prod", 2)
-    assert words(found) == "--max-num-seqs=8"
+    # KServe puts the name of the service into what its runtime says
+    assert words(found) == "--max-num-seqs=8 --served-model-name=chat ?{{.Other}}"
     assert found.image is not None
     assert found.image.value == "vllm/vllm-openai:v0.10.2"
 
