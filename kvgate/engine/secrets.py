@@ -39,7 +39,8 @@ MIN_SECRET_LENGTH: Final = 6
 
 _FLAG: Final = regex(r"--?(?P<name>[A-Za-z][\w-]*)(?:=(?P<value>.+))?", re.DOTALL)
 _MEMBER: Final = regex(r"""\\?["'](?P<name>[\w.-]+)\\?["']\s*:\s*\\?["'](?P<value>[^"'\\]+)""")
-_USER: Final = regex(r"://(?P<user>[^\s/@:]*):(?P<value>[^\s/@]+)@")
+# A quote ends an address: what follows in {"endpoint":"tcp://*:5557","topic":"kv@pod"} is no password.
+_USER: Final = regex(r"://(?P<user>[^\s/@:\"]*):(?P<value>[^\s/@\"]+)@")
 _BEARER: Final = regex(r"\b(?:Bearer|Basic)\s+(?P<value>[\w.~+/=-]{6,})")
 _SECRET_FLAGS: Final = ("api-key", "hf-token", "ssl-keyfile-password")
 # Flags of their own that one of those begins with: the path of a key says nothing of it.

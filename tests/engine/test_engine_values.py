@@ -119,6 +119,11 @@ def test_the_path_of_a_key_is_no_secret() -> None:
     assert find_secrets(words, []) == {"hunter22"}
 
 
+def test_passwords_in_addresses_end_with_them() -> None:
+    address = '{"endpoint":"tcp://*:5557","topic":"kv@pod-1@org/m","store":"redis://u:hunter22@cache:6379"}'
+    assert find_secrets([address], []) == {"hunter22"}
+
+
 def test_secrets_are_masked_at_any_depth() -> None:
     value = {"a": [{"token": "x", "n": 1}], "api_key": "y", "password": "", "secret": 5}
     assert mask_secrets(value) == {"a": [{"token": MASK, "n": 1}], "api_key": MASK, "password": "", "secret": 5}
