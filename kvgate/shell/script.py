@@ -70,7 +70,7 @@ MAX_PRINTING: Final = 400
 MAX_WRITTEN: Final = 400  # of a condition, before it is made short
 # A substitution of a here document: its text.
 _DOCUMENT: Final = re.compile(
-    r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[ \t]*\n(?P<text>.*?)\n*(?<=\n)[ \t]*(?P=end)\s*", re.DOTALL
+    r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[ \t]*\n(?P<text>(?:.*\n)?)[ \t]*(?P=end)\s*", re.DOTALL
 )
 # A substitution that yields where a program is installed.
 _LOOKS_UP: Final = re.compile(
@@ -1254,7 +1254,8 @@ class _Reader:
         document = _DOCUMENT.fullmatch(value.masked(), at + 2, end - 1) if whole.value.startswith("$(") else None
         if document is not None and depth <= MAX_DEPTH:
             text = Fields(split=False)
-            start, stop = document.span("text")
+            start = document.start("text")
+            stop = start + len(document["text"].rstrip("\n"))
             if document["quote"]:
                 text.add(value.slice(start, stop), quoted=True)
             else:

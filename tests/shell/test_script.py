@@ -409,6 +409,39 @@ def test_what_is_quoted_in_a_pattern_stands_for_itself(right: str, *, holds: boo
         assert words(script.replace("==", "!=")) == ["2" if holds else "1"]
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (
+            "C=$(cat <<'EOF'\nvllm serve $M --x \\\n  '{\"a\": 1}'\nEOF\n)\neval $C",
+            ["serve", "??$M", "--x", '{"a": 1}'],
+        ),
+        ('M=m\nC="$(cat << EOF\nvllm serve $M ${N:-n}\nEOF\n)"\neval "$C"', ["serve", "m", "n"]),
+        ("A=$(cat <<-EOF\n\t--a 1\n\t--b\n\tEOF\n)\nvllm $A", ["--a", "1", "--b"]),
+        ("A=$(cat <<EOF\nEOF\n)\nvllm a $A", ["a"]),
+        ("read -r -d '' C <<'EOF'\nvllm serve m\nEOF\neval \"$C\"", ["serve", "m"]),
+        ("M=m\nread -rd '' C <<EOF || true\nvllm serve $M\nEOF\neval $C", ["serve", "m"]),
+        # a line of it, or a file, is something else
+        ("read -r C <<EOF\n--a\n--b\nEOF\nvllm $C", ["??$C"]),
+        ("C=$(cat args)\nvllm $C", ["??$(cat args)"]),
+    ],
+)
+def test_here_documents_as_values(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('L=("$@")\nif [ ${#L[@]} -eq 0 ]; then L=(--x 1); fi\nvllm "${L[@]}"', ["--x", "1"]),
+        ('L=("$@")\n[[ ${#L[@]} -gt 0 ]] || L=(--x)\nvllm "${L[@]}"', ["--x"]),
+        ('L=("$@" $Q)\nif [ ${#L[@]} -eq 0 ]; then L=(--x 1); fi\nvllm "${L[@]}"', ["??$L"]),
+    ],
+)
+def test_a_script_that_nobody_tells_anything_has_no_arguments(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
 def test_variables_of_many_branches_are_too_many() -> None:
     for joint in ("\n[ -f b ] && ", " && "):
         with pytest.raises(TooLargeError):
