@@ -33,6 +33,8 @@ _IDENTITIES: Final = frozenset(
         "tolist", "tomap", "tonumber", "toset", "tostring", "trimspace", "try", "yamldecode", "yamlencode",
     }
 )  # fmt: skip
+# The folder of the file, as an expression that is not followed shows it before a path.
+MODULE: Final = re.compile(r"^\{\{ path\.(?:module|root|cwd) \}\}/")
 # A condition that files may decide: a variable, or one that is compared with a literal.
 _CONDITION: Final = re.compile(
     r"(?P<negated>!?)(?P<name>(?:var|local)\.[\w.-]+)"
@@ -360,8 +362,7 @@ class _Converter:
         return None
 
     def _file(self, path: str, variables: Node | None, use: Span) -> Node | None:
-        # path.module is where the file is
-        found = self.symbols.text(re.sub(r"^\{\{ path\.(?:module|root|cwd) \}\}/", "", path))
+        found = self.symbols.text(MODULE.sub("", path))
         if found is None:
             return None
         text = Text.of_span(found.span(0, len(found.text)))

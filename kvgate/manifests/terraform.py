@@ -6,12 +6,13 @@ other services are read by their keys.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kvgate.manifests.hcl import Block, NotHCLError, read_blocks, walk_mappings
+from kvgate.manifests.hcl import MODULE, Block, NotHCLError, read_blocks, walk_mappings
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile, Text
@@ -31,8 +32,6 @@ _LISTS: Final = {
     "volume_mount": "volumeMounts",
 }
 _PROVIDER: Final = re.compile(r"kubernetes_(?P<kind>[a-z_]+?)(?:_v[0-9]\w*)?")
-# A step of the path that ``set`` names: a key, with a backslash before a dot that is its own, or an index.
-_STEP: Final = re.compile(r"(?:^|\.)(?:[^.\[\]{}\\]|\\.)+|\[[0-9]{1,2}\]")
 # Arguments of resources that hold whole manifests as text or as an object.
 _MANIFESTS: Final = ("manifest", "yaml_body", "yaml")
 
@@ -119,7 +118,9 @@ def _converted(node: Node) -> Node:
 
 def _release(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit | Unread]:
     """What the values of a ``helm_release`` make: its ``values``, a list of YAML texts, and its ``set`` blocks."""
-    from kvgate.manifests.helm.values import Release, read_values
+    from kvgate.manifests.helm.overlays import chart_in_tree
+    from kvgate.manifests.helm.releases import read_release, with_parameters
+    from kvgate.manifests.helm.values import Release
 
     name = text_at(block.body, "name") or block.labels[-1]
     release = Release("helm_release", text_at(block.body, "namespace"), name, block.body)
@@ -127,36 +128,13 @@ def _release(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit |
     for item in items_at(block.body, "values"):
         documents = parse_embedded(item.text).documents if isinstance(item, Scalar) else [item]
         entries += [entry for document in documents for entry in entries_at(document)]
-    values: Node = Mapping(block.body.span, entries)
     stated = block.body.get("set")
     settings: list[Node | None] = [*stated.items] if isinstance(stated, Sequence) else [stated]
-    for setting in settings:
-        path, value = text_at(setting, "name"), scalar_at(setting, "value")
-        steps = _STEP.findall(path or "")
-        if value is not None and "".join(steps) == path:
-            values = _with_value(values, [*map(_step, steps)], value)
+    values = with_parameters(Mapping(block.body.span, entries), settings)
     if isinstance(values, Mapping) and values.entries:
-        yield from read_values(tree, file, values, release)
-
-
-def _step(written: str) -> str | int:
-    """A key of a path of ``set``, without the marks before what has a meaning in it, or an index."""
-    index = written.startswith("[")
-    return int(written[1:-1]) if index else re.sub(r"\\(.)", r"\1", written.removeprefix("."))
-
-
-def _with_value(values: Node | None, path: list[str | int], value: Scalar) -> Node:
-    if not path:
-        return value
-    step, *rest = path
-    if isinstance(step, int):
-        items = list(values.items) if isinstance(values, Sequence) else []
-        items += [Mapping(value.span, []) for _ in range(len(items), step + 1)]
-        items[step] = _with_value(items[step], rest, value)
-        return Sequence(value.span, items)
-    whole = values if isinstance(values, Mapping) else Mapping(value.span, [])
-    made = Entry(Scalar(value.span, step), _with_value(whole.get(step), rest, value))
-    return Mapping(whole.span, [*(entry for entry in whole.entries if entry.key.value != step), made])
+        chart = MODULE.sub("./", text_at(block.body, "chart") or "")
+        folder = chart_in_tree(tree, posixpath.dirname(file.path), chart)
+        yield from read_release(tree, file, values, release, folder)
 
 
 # -- everything else ---------------------------------------------------------------------------------------------------

@@ -250,6 +250,30 @@ def test_settings_of_a_helm_release_name_items_of_lists_and_keys_with_dots() -> 
     assert [(hint.key, hint.values) for hint in found.node_hints] == [("nvidia.com/gpu.product", ("L4",))]
 
 
+@pytest.mark.parametrize("chart", ["./charts/llm", "${path.module}/charts/llm"])
+def test_a_helm_release_of_a_chart_of_the_tree(chart: str) -> None:
+    template = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: llm}
+        spec:
+          template:
+            spec: {containers: [{name: vllm, image: "{{ .Values.image }}", args: [--model, "{{ .Values.model }}"]}]}
+        """
+    found = units(
+        f'resource "helm_release" "vllm" {{\n  chart  = "{chart}"\n  values = ["model: org/big"]\n}}\n',
+        ("charts/llm/Chart.yaml", "name: llm\n"),
+        ("charts/llm/values.yaml", "image: vllm/vllm-openai:v0.10.0\nmodel: org/m\n"),
+        ("charts/llm/templates/deployment.yaml", template),
+    )
+    assert [(unit.id, unit.path, words(unit)) for unit in found] == [
+        ("Deployment/default/llm/vllm@vllm", "main.tf", "--model org/big"),
+        ("Deployment/default/llm/vllm", "charts/llm/templates/deployment.yaml", "--model org/m"),
+    ]
+    assert found[0].image is not None
+    assert found[0].image.value == "vllm/vllm-openai:v0.10.0"
+
+
 def test_scripts_that_machines_start_with(tmp_path: Path) -> None:
     (tmp_path / "start.sh").write_text("#!/bin/bash\nvllm serve ${model} --port $PORT\n")
     found = units(

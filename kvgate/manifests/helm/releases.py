@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kvgate.manifests.helm.application_sets import applications, documents_of_text
@@ -13,7 +13,7 @@ from kvgate.manifests.helm.values import Release, read_values
 from kvgate.manifests.kustomize import merged
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
-from kvgate.source.text import SourceFile, Span
+from kvgate.source.text import SourceFile
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar
 from kvgate.source.yaml_tree import Sequence as YamlSequence
 
@@ -48,7 +48,7 @@ def read_releases(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
                 if not name or "{{" in name:
                     name = text_at(item, "metadata", "name") or ""
                 release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
-                yield from _of_release(
+                yield from read_release(
                     tree, file, values, release, chart_in_tree(tree, "", _chart_of(item, holder, path))
                 )
 
@@ -62,7 +62,7 @@ def _chart_of(item: Node, holder: Node, path: tuple[str, ...]) -> str:
     return f"./{folder}" if folder else ""
 
 
-def _of_release(
+def read_release(
     tree: Tree, file: SourceFile, values: Node, release: Release, chart: str | None
 ) -> Iterator[ServeUnit | Unread]:
     """The servers of values, as the templates of the chart make them where that is in the tree."""
@@ -84,7 +84,7 @@ def read_helmfile(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
         release = Release("helmfile", text_at(item, "namespace"), text_at(item, "name") or "", document)
         for values in items_at(item, "values"):
             if isinstance(values, Mapping):
-                yield from _of_release(tree, file, values, release, chart)
+                yield from read_release(tree, file, values, release, chart)
 
 
 def _at(node: Node | None, path: tuple[str, ...]) -> Iterator[Node]:
@@ -106,45 +106,45 @@ def _values(holder: Node, keys: tuple[str, ...]) -> Node | None:
     for key in keys:
         found = node_at(holder, key)
         if isinstance(found, YamlSequence):
-            found = _of_parameters(found.items)
-        elif isinstance(found, Scalar):
+            values = with_parameters(values, found.items)
+            continue
+        if isinstance(found, Scalar):
             found = next(iter(documents_of_text(found.text)), None)
         if found is not None:
             values = found if values is None else merged(values, found, by_name=False)
     return values
 
 
-_STEP: Final = re.compile(r"((?:[^.\[\\]|\\.)+)|\[([0-9]{1,3})\]")
+# A step of the path that ``set`` names: a key, with a backslash before a dot that is its own, or an index.
+_STEP: Final = re.compile(r"(?:^|\.)(?:[^.\[\]{}\\]|\\.)+|\[[0-9]{1,2}\]")
 
 
-def _of_parameters(items: Sequence[Node]) -> Node | None:
-    """Values by their paths (``model.name``, ``list[0].key``, ``key\\.with\\.dots``), as ``helm --set`` takes them."""
-    told: dict[str | int, object] = {}
+def with_parameters(values: Node | None, items: Iterable[Node | None]) -> Node | None:
+    """Values with others put over them by their paths (``model.name``, ``list[0].key``, ``key\\.with\\.dots``)."""
     for item in items:
-        name, value = scalar_at(item, "name"), scalar_at(item, "value")
-        if name is None or value is None:
-            continue
-        steps = [
-            int(match.group(2)) if match.group(2) else re.sub(r"\\(.)", r"\1", match.group(1))
-            for match in _STEP.finditer(name.value)
-        ]
-        inner = told
-        for step in steps[:-1]:
-            below = inner.setdefault(step, {})
-            if not isinstance(below, dict):
-                below = inner[step] = {}
-            inner = below
-        if steps:
+        path, value = text_at(item, "name") or "", scalar_at(item, "value")
+        steps = _STEP.findall(path)
+        if value is not None and steps and "".join(steps) == path:
             # Helm takes a quoted number for a number all the same
-            inner[steps[-1]] = Scalar(value.span, value.value, "", value.alias, value.text)
-    return _node_of(told, items[0].span) if told else None
+            plain = Scalar(value.span, value.value, "", value.alias, value.text)
+            values = _with_value(values, steps, plain)
+    return values
 
 
-def _node_of(told: object, span: Span) -> Node:
-    if not isinstance(told, dict):
-        assert isinstance(told, Scalar)
-        return told
-    below = {key: _node_of(value, span) for key, value in told.items()}
-    if all(isinstance(key, int) for key in below):
-        return YamlSequence(span, [below[key] for key in sorted(below)])
-    return Mapping(span, [Entry(Scalar(value.span, str(key)), value) for key, value in below.items()])
+def _with_value(values: Node | None, steps: list[str], value: Scalar) -> Node:
+    if not steps:
+        return value
+    step, *rest = steps
+    if step.startswith("["):
+        index = int(step[1:-1])
+        items = list(values.items) if isinstance(values, YamlSequence) else []
+        items += [Mapping(value.span, []) for _ in range(len(items), index + 1)]
+        items[index] = _with_value(items[index], rest, value)
+        return YamlSequence(value.span, items)
+    key = re.sub(r"\\(.)", r"\1", step.removeprefix("."))
+    whole = values if isinstance(values, Mapping) else Mapping(value.span, [])
+    told = whole.entry(key)
+    if told is None:
+        return Mapping(whole.span, [*whole.entries, Entry(Scalar(value.span, key), _with_value(None, rest, value))])
+    made = Entry(told.key, _with_value(told.value, rest, value))
+    return Mapping(whole.span, [made if entry is told else entry for entry in whole.entries])
