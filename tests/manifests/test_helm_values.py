@@ -270,6 +270,17 @@ def test_counts_of_gpus(keys: str, expected: list[int]) -> None:
          " --max-num-batched-tokens 8 --quantization awq"),
         ("image: {repository: org/own}\nresources: {}\nmodel: {name: org/m, tensorParallelSize: 1, maxNumSeqs: 2,"
          " gpuMemoryUtilization: 0.9, maxNumBatchedTokens: 8}\n", None),
+        # its own variables say vLLM, those of a client do not
+        ("model: {name: org/m, maxModelLen: 8, dtype: auto}\nresources: {}\n"
+         "extraEnv: [{name: VLLM_WORKER_MULTIPROC_METHOD, value: spawn}]\n",
+         "--model org/m --max-model-len 8 --dtype auto"),
+        ("model: {name: org/m, maxModelLen: 8, dtype: auto}\nresources: {}\nextraEnv: {VLLM_BASE_URL: x}\n", None),
+        ("model: {name: org/m, dtype: auto}\nresources: {}\nextraEnv: {VLLM_USE_V1: '1'}\n", None),
+        # a chart of vLLM's that another file tells the model
+        ("image: {repository: vllm/vllm-openai}\nmodel: {path: ''}\nvllm: {maxModelLen: 8, dtype: auto}\n",
+         "--max-model-len 8 --dtype auto"),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {path: ''}\nvllm: {maxModelLen: 8}\n", None),
+        ("image: {repository: org/app}\nmodel: {path: ''}\nvllm: {maxModelLen: 8, dtype: auto}\n", None),
         # a bare command is told the rest by the mappings beside it
         ("models:\n- {modelId: org/a, command: [vllm, serve], vllm: {maxNumSeqs: 1, defaultChatTemplateKwargs: x}}\n",
          "--model org/a --max-num-seqs 1 --default-chat-template-kwargs x"),
