@@ -171,17 +171,19 @@ class _Cluster:
             return
         deployments = items_at(application, "deployments")
         replicas, span = _replicas(deployments[0]) if len(deployments) == 1 else (None, None)
+        configured = [(node_at(application, "args"), application)] if not given else []
+        configured += [(node_at(deployment, "user_config"), deployment) for deployment in deployments]
+        engines = [(found, where) for node, where in configured if (found := engine_arguments(node)) is not None]
         start = self._written(path, environment[0])
         if start is not None:
+            # a program that hands on what it is configured with
+            given = engines[0][0].items() if len(engines) == 1 and not given else given
             start = replace(start, words=(*start.words, *words_of_entries(given)), span=application.span)
             yield self._unit([name], start, environment, self.devices, self._hints(), replicas, span, packages)
             return
         unknown = Unresolved(path.value, "what the application hands to the engine is not in the files read")
         told, notes = variable_words(environment[0])
         lead = Word(path.text, (unknown,), splits=True)
-        configured = [(node_at(application, "args"), application)] if not given else []
-        configured += [(node_at(deployment, "user_config"), deployment) for deployment in deployments]
-        engines = [(found, where) for node, where in configured if (found := engine_arguments(node)) is not None]
         for arguments, where in engines:
             words = (lead, *told, *words_of_entries(arguments.items()))
             model = variable.word() if variable is not None and arguments.get("model") is None else None

@@ -176,6 +176,24 @@ def test_an_application_whose_program_is_at_hand() -> None:
         ]  # fmt: skip
 
 
+def test_a_program_that_is_configured_by_its_application() -> None:
+    program = """\
+        from vllm import AsyncEngineArgs
+        class Deployment:
+            def reconfigure(self, config):
+                self.args = AsyncEngineArgs(**config["engine_args"])
+        """
+    text = """\
+        applications:
+          - name: a
+            import_path: app.main:deployment
+            deployments: [{name: D, user_config: {engine_args: {model: org/m, max_model_len: 8}, role: assistant}}]
+        """
+    (found,) = units(text, **{"app/main.py": program})
+    assert found.kind == "ray-serve"
+    assert [word.value for word in found.words if word.resolved] == ["--model", "org/m", "--max-model-len", "8"]
+
+
 def test_an_application_of_ones_own_that_installs_vllm() -> None:
     text = """\
         applications:
