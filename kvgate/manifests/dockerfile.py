@@ -36,6 +36,7 @@ class _Instruction:
     name: str
     text: Text  # what follows the name, continued lines joined
     span: Span
+    document: Text | None = None  # its here documents, to the end of the last one
 
 
 @record
@@ -46,6 +47,7 @@ class Image:
         base: the image it rests on in the end.
         entrypoint, command: words; None where neither this file nor an earlier stage gives them.
         copies: (path in the build context, path in the image).
+        files: texts of scripts that the Dockerfile itself writes, by their path in the image.
         span: the instruction that says what is run, else that of the base image.
     """
 
@@ -58,6 +60,7 @@ class Image:
     copies: tuple[tuple[str, str], ...] = ()
     folder: str = "/"
     installs: tuple[Text, ...] = ()
+    files: Mapping[str, Value] = field(default_factory=dict)
 
 
 def read_dockerfile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
@@ -172,6 +175,8 @@ class _Copied:
 
     def __call__(self, path: str) -> Value | None:
         full = posixpath.normpath(posixpath.join(self.image.folder, path))
+        if full in self.image.files:
+            return self.image.files[full]
         for source, target in reversed(self.image.copies):
             place = _place_of(full, source, target, self.image.folder)
             if place is None:
@@ -235,11 +240,44 @@ def _changed(image: Image, instruction: _Instruction, arguments: dict[str, Value
         place = _expanded(text, {**arguments, **image.environment}).value.strip()
         return replace(image, folder=posixpath.join(image.folder, place))
     elif instruction.name in ("COPY", "ADD"):
-        copies = tuple(_copies(_expanded(text, {**arguments, **image.environment})))
+        known = {**arguments, **image.environment}
+        copies = tuple(_copies(_expanded(text, known)))
+        if instruction.document is not None and len(copies) == 1 and copies[0][0].startswith("<<"):
+            place = posixpath.normpath(posixpath.join(image.folder, copies[0][1]))
+            return replace(image, files={**image.files, place: _document(instruction, known)})
         return replace(image, copies=(*image.copies, *copies))
     elif instruction.name == "RUN":
-        return replace(image, installs=(*image.installs, text))
+        files = _files(instruction, {**arguments, **image.environment}, image)
+        return replace(image, installs=(*image.installs, text), files=files)
     return image
+
+
+def _document(instruction: _Instruction, known: Mapping[str, Value]) -> Value:
+    """The text of the here document of a ``COPY``; its variables are the build's, unless its mark is quoted."""
+    assert instruction.document is not None
+    whole = instruction.document
+    body = whole.slice(0, max(whole.value.rstrip().rfind("\n"), 0))
+    quoted = re.search(r"<<-?[\"']", instruction.text.value) is not None
+    return Value(body) if quoted else _expanded(body, known)
+
+
+_WRITES: Final = re.compile(r">[ \t]*[\w/.~$\"']|\btee\b")
+
+
+def _files(instruction: _Instruction, known: Mapping[str, Value], image: Image) -> Mapping[str, Value]:
+    """The scripts in an image after a ``RUN`` that may write some."""
+    text = instruction.text
+    if instruction.document is not None:
+        text = Text.join([text, Text.at("\n", text.slice(0, 0).span), instruction.document])
+    if not _WRITES.search(text.value) or not re.search(r"serve|vllm", text.value):
+        return image.files
+    from kvgate.shell.script import files
+
+    try:
+        found = files(text, known, image.files)
+    except TooLargeError:
+        return image.files
+    return {posixpath.normpath(posixpath.join(image.folder, path)): value for path, value in found.items()}
 
 
 def _words(text: Text) -> tuple[Word, ...]:
@@ -342,11 +380,16 @@ def _instructions(file: SourceFile) -> Iterator[_Instruction]:
             at += 1
             parts.append(Text.at(" ", Span(file, begin, begin)))
         text = Text.join(parts)
+        first = at
         for heredoc in _HEREDOC.finditer(text.value):
             while at < len(lines) and file.text[lines[at][0] : lines[at][1]].strip() != heredoc["end"]:
                 at += 1
             at += 1
-        yield _Instruction(match["name"].upper(), text, Span(file, match.start("name"), max(stop, match.end())))
+        document = None
+        if at > first:
+            document = Text.of_span(Span(file, lines[first][0], lines[min(at, len(lines)) - 1][1]))
+        span = Span(file, match.start("name"), max(stop, match.end()))
+        yield _Instruction(match["name"].upper(), text, span, document)
 
 
 _LINES: Final = re.compile(
@@ -367,10 +410,12 @@ def _instructions_of_text(text: Text) -> Iterator[_Instruction]:
                 parts += [text.slice(begin, begin + len(body)), text.slice(end, end + 1)]
             begin = end + 1
         joined = Text.join(parts[:-1])
-        yield _Instruction(match["name"].upper(), joined, text.slice(match.start("name"), at).span)
+        span, first = text.slice(match.start("name"), at).span, at
         for heredoc in _HEREDOC.finditer(joined.value):
             ending = re.compile(rf"(?m)^[ \t]*{heredoc['end']}[ \t]*$").search(text.value, at)
             at = ending.end() if ending is not None else len(text)
+        document = text.slice(first + 1, at) if at > first + 1 else None
+        yield _Instruction(match["name"].upper(), joined, span, document)
 
 
 def _lines(file: SourceFile) -> Iterator[tuple[int, int]]:

@@ -68,6 +68,7 @@ _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
 MAX_PRINTING: Final = 400
 MAX_WRITTEN: Final = 400  # of a condition, before it is made short
+_ESCAPES: Final = {"\\n": "\n", "\\t": "\t"}
 # A substitution of a here document: its text.
 _DOCUMENT: Final = re.compile(
     r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[ \t]*\n(?P<text>(?:.*\n)?)[ \t]*(?P=end)\s*", re.DOTALL
@@ -130,6 +131,23 @@ def variables(
     scope = _Scope.of_environment(environment or {}, None)
     reader.script(Value(text) if isinstance(text, Text) else text, scope, ())
     return {name: value for name, value in scope.variables.items() if isinstance(value, Value)}
+
+
+def files(text: Text | Value, environment: Mapping[str, Value], before: Mapping[str, Value]) -> dict[str, Value]:
+    """The scripts that a script writes, by the path that it gives them.
+
+    Args:
+        before: those that are there already.
+
+    Raises:
+        TooLargeError: see :func:`commands`.
+    """
+    reader = _Reader(None)
+    reader.told = True
+    reader.written |= before
+    reader.ran |= before.keys()
+    reader.script(Value(text) if isinstance(text, Text) else text, _Scope.of_environment(environment, None), ())
+    return reader.written
 
 
 def commands_of_words(
@@ -434,6 +452,11 @@ class _Reader:
             self._copy(source, body, scope, node.children)
         else:
             self.node(source, body, scope, conditions)
+        last = body  # the parser takes it for the whole list's
+        while last.type == "list":
+            last = last.named_children[-1]
+        if last.type == "command":
+            self._print(source, last, scope, node.children)
         for child in node.children:
             if child.type == "heredoc_redirect":
                 self._here_document(source, node, child, scope, conditions)
@@ -494,10 +517,38 @@ class _Reader:
             targets += self._words(source, _destinations(parts["file_redirect"])[:1], scope)
             grows = any(child.type == ">>" for child in parts["file_redirect"].children)
         for target in targets:
-            path = posixpath.normpath(target.value)
-            before = self.written.get(path) if grows else None
-            if before is not None or target.value.endswith(_SCRIPT_ENDINGS) or _SHEBANG.match(value.value):
-                self.written[path] = value if before is None else Value.join([before, value])
+            self._write(target, value, grows=grows)
+
+    def _print(self, source: _Source, command: Any, scope: _Scope, redirects: Sequence[Any]) -> None:
+        """Keep a script that is printed into a file: ``echo 'exec vllm serve m' >> start.sh``."""
+        name = command.child_by_field_name("name")
+        head = source.text(name) if name is not None else ""
+        redirect = next((child for child in redirects if child.type == "file_redirect"), None)
+        if head not in ("echo", "printf") or redirect is None or redirect.children[0].type not in (">", ">>"):
+            return
+        target = self._words(source, _destinations(redirect)[:1], scope)
+        words = self._words(source, command.children_by_field_name("argument"), scope)
+        while head == "echo" and words and re.fullmatch(r"-[neE]+", words[0].value):
+            del words[0]
+        if head == "printf" and words[0:1] and words[0].value in ("%s", "%s\\n"):
+            del words[0]
+        if not target or not words or (head == "printf" and len(words) > 1):
+            return
+        value = _joined(words)
+        escapes = re.finditer(r"\\[nt\\\"]", value.masked())
+        value = value.replaced(escapes, lambda match, it: Value(Text.at(_ESCAPES.get(match[0], match[0][1]), it.span)))
+        end = Value(Text.at("\n", source.span(command)))
+        self._write(target[0], Value.join([value, end]), grows=redirect.children[0].type == ">>")
+
+    def _write(self, target: Word, value: Value, *, grows: bool) -> None:
+        """Keep a script that is written into a file."""
+        path = posixpath.normpath(target.value)
+        before = self.written.get(path) if grows else None
+        if before is not None or target.value.endswith(_SCRIPT_ENDINGS) or _SHEBANG.match(value.value):
+            self.written[path] = value if before is None else Value.join([before, value])
+            self.steps += len(self.written[path].text) // STEP
+            if len(self.written[path].text) > MAX_CHARACTERS:
+                raise TooLargeError(f"{path} grows beyond {MAX_CHARACTERS:,} characters")
 
     def _if(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         branches: list[tuple[list[Any], list[Any]]] = []

@@ -399,6 +399,41 @@ def test_two_ways_to_one_command_line_are_one_server() -> None:
     assert [(unit.path, words(unit)) for unit in found] == [("Dockerfile", "org/m")]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "COPY <<EOF /app/start.sh\n#!/bin/bash\nexec vllm serve org/m --port $PORT\nEOF",
+        "COPY --chmod=755 <<'EOF' start.sh\n#!/bin/bash\nexec vllm serve org/m --port $PORT\nEOF",
+        "RUN cat > start.sh <<'EOF' && chmod +x start.sh\n#!/bin/bash\nexec vllm serve org/m --port $PORT\nEOF",
+        "RUN <<EOF\nmkdir -p x\necho 'vllm serve org/m --port $PORT' > /app/start.sh\nEOF",
+        "RUN printf '#!/bin/bash\\nexec vllm serve org/m --port $PORT\\n' > /app/start.sh",
+        "RUN printf '%s\\n' 'vllm serve org/m --port $PORT' > /app/start.sh",
+        "RUN echo '#!/bin/bash' > start.sh && \\\n  echo 'vllm serve org/m \\' >> start.sh && "
+        "echo '--port $PORT' >> start.sh",
+        "RUN echo '#!/bin/sh' > start.sh\nRUN echo -e 'cd /\\nvllm serve org/m --port $PORT' >> ./start.sh",
+        'RUN echo "vllm serve org/m --port \\$PORT" > /tmp/x.sh; echo "vllm serve org/m --port $PORT" > start.sh',
+    ],
+)
+@pytest.mark.parametrize("program", ['["/app/start.sh"]', '["bash", "start.sh"]', "./start.sh"])
+def test_a_script_that_a_dockerfile_writes(lines: str, program: str) -> None:
+    text = f"FROM vllm/vllm-openai:v0.10.2\nWORKDIR /app\nENV PORT=9000\n{lines}\nENTRYPOINT {program}\n"
+    assert words(one(text, "Dockerfile")) == "org/m --port 9000"
+
+
+def test_scripts_that_a_script_prints_into_files() -> None:
+    script = """\
+        echo "#!/bin/bash" > job.sh
+        echo "#SBATCH --gpus=2" >> job.sh
+        echo "vllm serve ${MODEL:-org/m} --tensor-parallel-size 2" >> job.sh
+        sbatch job.sh
+        echo "vllm serve org/x" >> README.md
+        echo "vllm serve org/y" | tee -a log.txt
+        """
+    unit = one(script, "run.sh")
+    assert words(unit) == "org/m --tensor-parallel-size 2"
+    assert unit.span.line == 3
+
+
 # -- unit files --------------------------------------------------------------------------------------------------------
 
 
