@@ -733,8 +733,8 @@ def _commands(node: Mapping) -> Iterator[Node]:
     """What may start the server of a mapping: what stands under the keys of commands, and texts that are commands."""
     yield from (found for key in _COMMAND_KEYS if (found := node.get(key)) is not None)
     for entry in node.items():
-        text = entry.value.value if isinstance(entry.value, Scalar) and entry.key.value not in _COMMAND_KEYS else ""
-        if "vllm" in text and _STARTING.search(text):
+        key, text = entry.key.value, entry.value.value if isinstance(entry.value, Scalar) else ""
+        if "vllm" in text and key not in _COMMAND_KEYS and key[:1] != "[" and _STARTING.search(text):
             yield entry.value
 
 
