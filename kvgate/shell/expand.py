@@ -19,13 +19,15 @@ from kvgate.source.text import Text, Unresolved
 MAX_NESTING: Final = 20
 _NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE: Final = regex(r"\$(?:\$|\(([^()\s]*)\))")
+# Nothing is a placeholder without one of these.
+_MARKS: Final = ("$", "{{", "<", "__", "PLACEHOLDER")
 _PLACEHOLDER: Final = regex(
     r"\{\{ if (?P<condition>[^{}\n]*) \}\}[^\n]*?\{\{ end \}\}"
     r"|\$\{(?P<envsubst>[A-Za-z_][A-Za-z0-9_.\-]*)(?::?[-=][^{}]*)?\}"
     r"|\A\$(?P<bare>[A-Z_][A-Z0-9_]+)\Z"
     r"|\{\{[^{}\n]*\}\}|\$\[\[[^\]\n]*\]\]"
     r"|(?<![^\s=\"',:/])<[A-Za-z][A-Za-z0-9_ .\-/]*>(?![^\s\"',:/])"
-    r"|(?<![^\s=])_{3,}(?!\S)"
+    r"|(?<![^\s=])_{3,}(?!\S)|\b__[A-Z][A-Z0-9_]*__\b|\b(?:[A-Z0-9]+_)*PLACEHOLDER(?:_[A-Z0-9]+)*\b"
 )
 
 
@@ -68,7 +70,7 @@ def mark_placeholders(value: Value, *, variables: bool = True) -> Value:
         variables: whether ``${X}`` is one of them, rather than something that the reader expands itself.
     """
     text = value.text.value
-    if "$" not in text and "{{" not in text and "<" not in text and "___" not in text:
+    if not any(mark in text for mark in _MARKS):
         return value
     holes: list[Hole] = []
     json_like = text.lstrip()[:1] in ("{", "[")
