@@ -198,7 +198,8 @@ def make_plan(unit: ServeUnit, config: Config, overrides: PlanOverrides, context
     origins: dict[str, Origin] = {}
     image = parse_image(unit.image.value) if unit.image and unit.image.resolved else None
     version, version_basis = _version(unit, image, config, entry, overrides, origins)
-    parsed = parse_arguments(unit.words, version, positional_model=takes_positional_model(unit, image))
+    positional, assumed = takes_positional_model(unit, image), version_basis == "assumed"
+    parsed = parse_arguments(unit.words, version, positional_model=positional, assumed=assumed)
     values = usable_values(parsed)
     for dest, argument in parsed.arguments.items():
         origins[dest] = Origin("argument", argument.span)
@@ -376,7 +377,7 @@ def _model(
         if isinstance(named.value, Unresolved):
             return named.value.text, None, named.value.reason
         reference = str(named.value)
-    if reference is None:
+    if not reference:  # a script's variable may be empty until the script is told the model
         return None, None, "no file names the model"
     # as the unit's own command names it; what a runtime's command says is the same for all models
     own = named is not None and unit.node is not None and _inside(named.span, unit.node.span)

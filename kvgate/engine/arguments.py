@@ -144,17 +144,20 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def parse_arguments(words: Sequence[Word], version: str | None, *, positional_model: bool) -> ParsedArguments:
+def parse_arguments(
+    words: Sequence[Word], version: str | None, *, positional_model: bool, assumed: bool = False
+) -> ParsedArguments:
     """Read the words after ``vllm serve`` (or the entrypoint module) as a release's parser would.
 
     Args:
         words: the words, without the command itself.
         version: the vLLM version; None stands for the newest known release.
         positional_model: the first free word is the model (``vllm serve``); the API server module takes none.
+        assumed: nobody says that it is this release.
 
     Never raises for whatever stands in the words.
     """
-    return _Parser(words, resolve_version(version), positional_model).parse()
+    return _Parser(words, resolve_version(version), positional_model, assumed).parse()
 
 
 _NEGATIVE: Final = regex(r"-\d+|-\d*\.\d+")
@@ -182,9 +185,10 @@ class _Use:
 
 
 class _Parser:
-    def __init__(self, words: Sequence[Word], info: VersionInfo, positional_model: bool) -> None:
+    def __init__(self, words: Sequence[Word], info: VersionInfo, positional_model: bool, assumed: bool) -> None:
         self.words = words
         self.info = info
+        self.assumed = assumed or info.standing == "unknown"
         self.release: ReleaseFlags = flags_of_release(info.table)
         self.positional_model = positional_model
         self.arguments: dict[str, Argument] = {}
@@ -278,9 +282,9 @@ class _Parser:
 
     def _known(self, name: str, cut: int | None, end: int) -> _Use:
         flag, on = self.release.spellings[name]
-        if not on and self.info.standing == "unknown":
-            # Without a version, a flag of its own in other releases is the better guess than a negation that only
-            # the newest one reads (``--disable-log-requests`` from 0.33.0).
+        if not on and self.assumed:
+            # Where no version is known, a flag of its own in other releases is the better guess than a negation that
+            # only the newest one reads (``--disable-log-requests`` from 0.33.0).
             own = next((found for found, switches_on in reversed(history_of(name)) if switches_on), None)
             if own is not None:
                 return _Use(name, own, True, (), cut, end)

@@ -127,6 +127,13 @@ def test_forms_of_other_releases(line: str, version: str | None, expected: dict[
     assert not [problem for problem in parsed.problems if problem.refused]
 
 
+def test_a_release_that_nobody_names_decides_on_no_second_meaning() -> None:
+    words = words_of_command_line(["m", "--disable-log-requests"])
+    parsed = parse_arguments(words, "0.33.0", positional_model=True, assumed=True)
+    assert parsed.as_args() == {"disable_log_requests": True}
+    assert not [problem for problem in parsed.problems if problem.refused]
+
+
 @pytest.mark.parametrize(
     ("line", "version", "kind", "expected"),
     [
