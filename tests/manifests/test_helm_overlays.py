@@ -372,3 +372,8 @@ def test_values_that_tell_more_than_a_chart_without_its_helpers() -> None:
         '{{ include "elsewhere.model" . }}', "{{ .modelURL }}"
     )
     assert told(units({**chart, "my-values.yaml": text})) == [("my-values.yaml", "org/a --port 80")]
+
+
+def test_values_beside_templates_are_the_chart_s_own_without_its_metadata() -> None:
+    found = units({path: text for path, text in CHART.items() if "Chart" not in path})
+    assert {unit.path for unit in found} == {"llm/templates/deployment.yaml"}

@@ -62,7 +62,9 @@ def overlay_of(tree: Tree, path: str) -> Overlay | None:
         return told
     folder, _, name = path.rpartition("/")
     in_chart = VALUES_NAME.search(name) is not None and tree.read(posixpath.join(folder, "Chart.yaml")) is not None
-    if (in_chart and name in _OWN) or name in _METADATA or folder_of_chart(path) is not None:
+    if name in _METADATA or folder_of_chart(path) is not None:
+        return None
+    if name in _OWN and (in_chart or folder in _chart_folders(tree)):
         return None
     if in_chart:
         return Overlay(folder, (path,))
@@ -145,12 +147,20 @@ def _naming_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
 
 
 def _serving_charts(tree: Tree) -> Iterator[tuple[str, Mapping]]:
-    folders = dict.fromkeys(folder for path in tree.files if (folder := folder_of_chart(path)) is not None)
     speaking = _folders_that_name_vllm(tree)
-    for folder in folders:
+    for folder in _chart_folders(tree):
         own = values_of_chart(tree, folder) if folder in speaking else None
         if isinstance(own, Mapping) and makes_servers(tree, folder):
             yield folder, own
+
+
+def _chart_folders(tree: Tree) -> dict[str, None]:
+    """Folders that templates of the tree stand in."""
+    found = tree.memo.get("helm folders")
+    if not isinstance(found, dict):
+        folders = (folder for path in tree.files if (folder := folder_of_chart(path)) is not None)
+        found = tree.memo["helm folders"] = dict.fromkeys(folders)
+    return found
 
 
 def _folders_that_name_vllm(tree: Tree) -> set[str]:
