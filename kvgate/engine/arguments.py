@@ -287,7 +287,7 @@ class _Parser:
             # only the newest one reads (``--disable-log-requests`` from 0.33.0).
             own = next((found for found, switches_on in reversed(history_of(name)) if switches_on), None)
             if own is not None:
-                return _Use(name, own, True, (), cut, end)
+                return _Use(name, replace(own, deprecated=False), True, (), cut, end)
         return _Use(name, flag, on, (), cut, end)
 
     def _resolve(self, name: str, cut: int | None, end: int) -> _Use | None:
