@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kvgate.manifests.compose_files import NAMES, Together, included, services_of, together
 from kvgate.manifests.compose_runs import sourced_beside, told_by_commands
 from kvgate.manifests.container import Container, Find, Start, environment_of, find_requirement
-from kvgate.manifests.entrypoint import is_vllm_image
+from kvgate.manifests.entrypoint import is_companion, is_vllm_image, says_engine
 from kvgate.manifests.launch import find_starts, why_unread
 from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.tree import Tree, node_at, read_env_file, text_at
@@ -257,6 +257,9 @@ class _Service:
             accelerated=any(request.count != 0 for request in requests),
             tree=self.project.tree,
             find=self.mounted if built is None else lambda path: self.mounted(path) or built.find(path),
+            unbuilt=Text.at(name, self.entry.key.span)
+            if build and built is None and _says_engine(name, build)
+            else None,
         )
         installs = built.image.installs if built is not None else ()
         try:
@@ -564,6 +567,12 @@ def _build_text(build: tuple[_Layer, Node] | None) -> str:
     if isinstance(node, Scalar):
         return node.value
     return " ".join(text_at(node, key) or "" for key in ("context", "dockerfile", "target"))
+
+
+def _says_engine(name: str, build: tuple[_Layer, Node]) -> bool:
+    """Whether a service, or what it is built of, is called after vLLM."""
+    names = (name, *(posixpath.basename(part.rstrip("/")) for part in _build_text(build).split()))
+    return any(map(says_engine, names)) and not any(map(is_companion, names))
 
 
 def _paths(node: Node | None) -> Iterator[Scalar]:

@@ -81,6 +81,7 @@ class Container:
         stored: its controller mounts the model that it serves.
         tree: files among which Python programs look for modules; None where only the program itself is at hand.
         serves: it exists to serve, so that a script which is not at hand starts vLLM if it says so in any way.
+        unbuilt: by what it is called after vLLM whose image is built of files that are not at hand.
     """
 
     command: tuple[Word, ...] | None
@@ -96,6 +97,7 @@ class Container:
     stored: bool = False
     serves: bool = False
     tree: Tree | None = None
+    unbuilt: Text | None = None
 
 
 @record

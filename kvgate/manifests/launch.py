@@ -34,7 +34,7 @@ from kvgate.manifests.unit import IMAGE_ENTRY
 from kvgate.patterns import regex
 from kvgate.shell.command import SHELLS, Command, basename, names_program, unwrap
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text, Unresolved, Word
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 # Variables by which launch scripts that are not at hand are told their model, the most telling first.
 MODEL_VARIABLES: Final = (
@@ -125,11 +125,14 @@ def _starts(container: Container) -> list[Start]:
     ):
         return [_bare(arguments, container)]
     alone = not arguments and container.accelerated and container.service and not _asks_elsewhere(container)
-    if alone and container.image and (is_called_vllm(image) or stands_for_vllm_image(image)):
-        unknown = Unresolved(image, "the arguments are inside the image")
-        word = Word(container.image.text, (unknown,), splits=True)
+    model = _model_variable(container)
+    said = container.image.text if container.image and _is_called_so(image) else None
+    if said is None and container.image is None and model is not None:
+        said = container.unbuilt
+    if alone and said is not None:
+        unknown = Unresolved(said.value, "the arguments are inside the image")
+        word = Word(said, (unknown,), splits=True)
         told, notes = variable_words(container.environment)
-        model = _model_variable(container)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
     # a template whose values bring all arguments, or the model
     to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_to_come(arguments[0]))
@@ -137,6 +140,10 @@ def _starts(container: Container) -> list[Start]:
         positional = "args" not in arguments[0].value.lower()  # of all arguments the first need not be the model
         return [_start(arguments, IMAGE_ENTRY, positional, container)]
     return []
+
+
+def _is_called_so(image: str) -> bool:
+    return is_called_vllm(image) or stands_for_vllm_image(image)
 
 
 def _is_huggingface_server(image: str) -> bool:

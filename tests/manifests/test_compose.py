@@ -389,6 +389,35 @@ def test_services_that_others_only_extend_are_no_servers() -> None:
     assert told(both) == [("compose.yaml", "--model org/base"), ("chat/compose.yaml", "--model org/chat")]
 
 
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ("vllm:\n    build: {context: ., dockerfile: docker/Dockerfile}", True),
+        ("llm:\n    build: {context: ., dockerfile: docker/Dockerfile.vllm}", True),
+        ("llm:\n    build: ./vllm/", True),
+        # that one starts something else
+        ("vllm:\n    build: ./vllm\n    command: uvicorn app:app", False),
+        # nothing says that it serves
+        ("llm:\n    build: ./llm", False),
+        ("vllm-client:\n    build: ./vllm", False),
+        ("vllm:\n    build: ./vllm-benchmark", False),
+    ],
+)
+def test_what_is_built_of_files_that_are_not_at_hand(service: str, *, expected: bool) -> None:
+    gpus = "    gpus: all\n"
+    model = "    environment: {VLLM_MODEL: org/m, VLLM_MAX_MODEL_LEN: 4096}\n"
+    text = f"services:\n  {service}\n"
+    found = [(words(unit), unit.storage_model) for unit in units(text + model + gpus)]
+    name = text.split()[1].rstrip(":")
+    assert [(line, model and model.value) for line, model in found] == (
+        [(f"?{name} --max-model-len 4096", "org/m")] if expected else []
+    )
+    # nor does one without a model, without GPUs, or that asks another server
+    elsewhere = model.replace("{", "{OPENAI_BASE_URL: 'http://gateway:8000/v1', ")
+    for other in (gpus, model, elsewhere + gpus):
+        assert not units(text + other)
+
+
 def test_what_is_built_beside_runs_what_its_dockerfile_says() -> None:
     dockerfile = """\
         FROM vllm/vllm-openai:v0.11.0

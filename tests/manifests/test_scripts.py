@@ -320,6 +320,21 @@ def test_an_empty_entry_point_clears_that_of_the_image() -> None:
     assert (words(unit), unit.entry) == ("org/m --port 1", "vllm serve")
 
 
+def test_what_a_script_is_told_when_it_starts() -> None:
+    reason = "MODEL is empty unless the script is told it"
+    for script in (
+        'MODEL="${1:-}"\nif [ -z "$MODEL" ]; then exit 1; fi\nvllm serve "$MODEL" --port 1\n',
+        'MODEL=""\nwhile [[ $# -gt 0 ]]; do case $1 in --model) MODEL="$2"; shift 2;; esac; done\n'
+        'vllm serve "$MODEL" --port 1\n',
+        'MODEL=${MODEL:-}\ndocker run --gpus 1 vllm/vllm-openai "${MODEL}" --port 1\n',
+    ):
+        unit = one(script)
+        assert words(unit).replace("{", "").replace("}", "") == "?$MODEL --port 1"
+        assert [item.reason for item in unit.words[0].unresolved] == [reason]
+    # what is written as empty is empty
+    assert words(one("vllm serve org/m --api-key '' --port 1\n")) == "org/m --api-key  --port 1"
+
+
 # -- Dockerfiles -------------------------------------------------------------------------------------------------------
 
 
