@@ -221,8 +221,25 @@ def starts_of_commands(
             if entry is not None and has_other_backend(command.words, entry.point):
                 inside = []
             inside = [start for start in inside if not _only_asks(start)]
-        starts += inside if command.caller is None else [replace(start, caller=command.caller) for start in inside]
+        starts += [
+            replace(start, words=tuple(map(_to_be_told, start.words)), caller=command.caller) for start in inside
+        ]
     return starts
+
+
+_NAMED: Final = regex(r"\$\{?(?P<name>[A-Za-z_]\w*|[0-9])(?:[-:}][^\s\"'}]*\}?)?")
+
+
+def _to_be_told(word: Word) -> Word:
+    """A word that is empty for now, since it stands for a variable that a script is to be told, as an unknown one."""
+    if word.value or not word.resolved or not word.text.pieces:
+        return word
+    span = word.span
+    match = _NAMED.match(span.file.text, span.start)
+    if match is None:
+        return word
+    unknown = Unresolved(match.group(), f"{match['name']} is empty unless the script is told it")
+    return Word(Text.at(match.group(), Span(span.file, *match.span())), (unknown,), word.splits)
 
 
 def _of_graph(command: Command, environment: Mapping[str, Value], find: Find | None) -> list[Start] | None:
