@@ -128,6 +128,13 @@ def test_the_model_is_shown_as_the_objects_own_command_names_it(place: str) -> N
     assert (plan.model_reference, plan.origins["model"].words) == (place, "mounted model")
 
 
+def test_an_empty_name_is_that_of_no_model() -> None:
+    (found,) = read_tree([SourceFile("s.yaml", dedent(SERVICE).replace("hf://org/m", '""'))]).units
+    root = Path("/nowhere")
+    plan = make_plan(found, Config(root=root), PlanOverrides(), ModelContext(root=root))
+    assert (plan.model_reference, plan.model_reason) == (None, "no file names the model")
+
+
 def test_a_runtime_that_nothing_uses_is_shown_for_itself() -> None:
     other = SERVICE.replace("runtime: cuda", "runtime: other")
     sources = [SourceFile("s.yaml", dedent(other)), SourceFile("r.yaml", dedent(RUNTIME))]
