@@ -639,6 +639,8 @@ class _Reader:
             if type(count) is int:
                 return (GpuRequest("device", count, place),), (NodeHint("gpu", (name,), place),)
         if resolved and isinstance(known, (int, float)) and not isinstance(known, bool):
+            if known == 0:
+                return (), ()  # its engine asks for what it needs itself
             whole = int(known) if known == int(known) else None
             reason = None if whole is not None else "a share of a GPU"
             return (GpuRequest("device", whole, place, reason),), ()

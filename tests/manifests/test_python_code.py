@@ -132,6 +132,18 @@ def test_engine_arguments_of_a_deployment() -> None:
     assert [(item.name, item.value and item.value.value) for item in unit.environment] == [("VLLM_USE_V1", "0")]
 
 
+def test_a_deployment_whose_engine_asks_for_the_gpus() -> None:
+    unit = one(
+        """\
+        @serve.deployment(ray_actor_options={"num_gpus": 0, "num_cpus": 2})
+        class Model:
+            def __init__(self):
+                self.engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(model="org/m", tensor_parallel_size=8))
+        """
+    )
+    assert (words(unit), unit.gpu_requests) == ("--model org/m --tensor-parallel-size 8", ())
+
+
 def test_a_dictionary_filled_in_steps() -> None:
     unit = one(
         """\
