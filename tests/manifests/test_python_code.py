@@ -135,6 +135,9 @@ def test_engine_arguments_of_a_deployment() -> None:
 def test_a_deployment_whose_engine_asks_for_the_gpus() -> None:
     unit = one(
         """\
+        from ray import serve
+        from vllm import AsyncEngineArgs, AsyncLLMEngine
+
         @serve.deployment(ray_actor_options={"num_gpus": 0, "num_cpus": 2})
         class Model:
             def __init__(self):
