@@ -15,7 +15,7 @@ from kvgate.shell.command import Assignment
 from kvgate.shell.expand import mark_placeholders
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
-from kvgate.source.yaml_tree import Scalar
+from kvgate.source.yaml_tree import Scalar, scalar_bool
 
 # Programs that start containers, and what of theirs looks like it.
 SHARING_PROGRAMS: Final = frozenset({"apptainer", "singularity"})
@@ -102,14 +102,16 @@ class Container:
 
 @record
 class Argument:
-    """A value of a manifest that a controller hands to the server under a flag."""
+    """A value of a manifest that a controller hands to the server under a flag; for true the flag alone."""
 
     flag: str
     value: Scalar
 
-    def words(self) -> tuple[Word, Word]:
-        value = mark_placeholders(Value(self.value.text)).word()
-        return Word(Text.at(self.flag, self.value.span)), value
+    def words(self) -> tuple[Word, ...]:
+        flag = Word(Text.at(self.flag, self.value.span))
+        if scalar_bool(self.value) is True:
+            return (flag,)
+        return flag, mark_placeholders(Value(self.value.text)).word()
 
 
 def beside(tree: Tree, file: SourceFile) -> Find:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvgate.manifests.container import Argument
+from kvgate.manifests.entrypoint import is_other_engine
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
 from kvgate.manifests.peers import ServingRuntime, peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
@@ -18,7 +19,7 @@ from kvgate.manifests.unit import GpuRequest, ServeUnit, Unread
 from kvgate.records import record
 from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Text
-from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Entry, Mapping, Node, Scalar, Sequence, scalar_int
+from kvgate.source.yaml_tree import MAX_EXPANDED_NODES, Entry, Mapping, Node, Scalar, Sequence, scalar_bool, scalar_int
 
 MAX_SITES: Final = 200
 MAX_DEPTH: Final = 40
@@ -54,12 +55,16 @@ class Managed:
     Attributes:
         model: path to the storage URI that it mounts as the model.
         flags: path to a value, flag under which the server gets it.
+        sizes: path from a workload to a value, flag under which its servers get it.
+        workloads: paths to what has pods of its own: without containers these run what the controller knows.
         variable: environment variable whose text the entry script takes for further arguments.
         beside: key under ``spec`` whose pods stand before the servers.
     """
 
     model: tuple[str, ...] | None = None
     flags: tuple[tuple[tuple[str, ...], str], ...] = ()
+    sizes: tuple[tuple[tuple[str, ...], str], ...] = ()
+    workloads: tuple[tuple[str, ...], ...] = ()
     variable: str | None = None
     beside: str | None = None
 
@@ -68,13 +73,15 @@ MANAGED: Final[dict[str, Managed]] = {
     # the well-known configurations of KServe start `vllm serve /mnt/models` with these and with VLLM_ADDITIONAL_ARGS
     "LLMInferenceService": Managed(
         model=("spec", "model", "uri"),
-        flags=(
-            (("spec", "model", "name"), "--served-model-name"),
-            (("spec", "parallelism", "tensor"), "--tensor-parallel-size"),
-            (("spec", "parallelism", "pipeline"), "--pipeline-parallel-size"),
-            (("spec", "parallelism", "data"), "--data-parallel-size"),
-            (("spec", "parallelism", "dataLocal"), "--data-parallel-size-local"),
+        flags=((("spec", "model", "name"), "--served-model-name"),),
+        sizes=(
+            (("parallelism", "tensor"), "--tensor-parallel-size"),
+            (("parallelism", "pipeline"), "--pipeline-parallel-size"),
+            (("parallelism", "data"), "--data-parallel-size"),
+            (("parallelism", "dataLocal"), "--data-parallel-size-local"),
+            (("parallelism", "expert"), "--enable-expert-parallel"),
         ),
+        workloads=(("spec",), ("spec", "prefill")),
         variable="VLLM_ADDITIONAL_ARGS",
         beside="router",  # its scheduler's container has the server's name, main
     ),
@@ -107,9 +114,8 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
     """The serve units of one object, wherever its containers are."""
     kind = text_at(item, "kind") or ""
     managed = MANAGED.get(kind)
-    for site in _sites(item):
-        if managed and site.steps[1:2] == (managed.beside,):
-            continue
+    sites = _sites(item) if managed is None else _managed_sites(item, managed)
+    for site in sites:
         runtime = _served_by_runtime(site)
         holder = next((node for node in site.around if node.get("metadata") is not None), None)
         pod = Pod(
@@ -129,7 +135,7 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             around=site.around,
             span=site.span,
             factor=_outer_replicas(site) if kind in _NESTED_REPLICAS else 1,
-            arguments=tuple(_managed_arguments(item, managed)) if managed else (),
+            arguments=tuple(_managed_arguments(item, site, managed)) if managed else (),
             variable=managed.variable if managed else None,
             storage=scalar_at(item, *managed.model) if managed and managed.model else _storage(site),
             managed=runtime,
@@ -224,10 +230,36 @@ def _outer_replicas(site: _Site) -> int:
     return product
 
 
-def _managed_arguments(item: Node, managed: Managed) -> Iterator[Argument]:
-    for path, flag in managed.flags:
+def _managed_sites(item: Node, managed: Managed) -> Iterator[_Site]:
+    """The pods of an object whose controller knows what to run in them, also where it is told nothing of a pod."""
+    told: set[tuple[str, ...]] = set()
+    for site in _sites(item):
+        if site.steps[1:2] != (managed.beside,):
+            told.add(_workload(site, managed))
+            yield site
+    for path in managed.workloads:
+        node = node_at(item, *path)
+        model = node_at(item, *managed.model) if managed.model else None
+        if path in told or not isinstance(item, Mapping) or not isinstance(node, Mapping) or model is None:
+            continue
+        if any(is_other_engine(text_at(base, "name") or "") for base in items_at(item, "spec", "baseRefs")):
+            continue
+        template = node.get("template")
+        bare = Mapping(node.span, [])
+        yield _Site(template if isinstance(template, Mapping) else node, (bare,), path, (node, item), model.span)
+
+
+def _workload(site: _Site, managed: Managed) -> tuple[str, ...]:
+    """Which workload of its object a pod belongs to: the innermost."""
+    around = (path for path in managed.workloads if site.steps[: len(path)] == path)
+    return max(around, key=len, default=())
+
+
+def _managed_arguments(item: Node, site: _Site, managed: Managed) -> Iterator[Argument]:
+    own = tuple(((*_workload(site, managed), *path), flag) for path, flag in managed.sizes)
+    for path, flag in (*managed.flags, *own):
         value = scalar_at(item, *path)
-        if value is not None and value.value:
+        if value is not None and value.value and scalar_bool(value) is not False:
             yield Argument(flag, value)
 
 

@@ -368,6 +368,32 @@ def test_kserve_llm_inference_service() -> None:
     assert decode.words[-1].span.text == "2"
 
 
+def test_a_kserve_llm_inference_service_that_leaves_its_pods_to_the_controller() -> None:
+    text = """\
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: LLMInferenceService
+        metadata: {name: vllm}
+        spec:
+          model: {uri: "hf://org/m", name: org/m}
+          replicas: 3
+          parallelism: {tensor: 2, expert: true}
+          router: {scheduler: {template: {containers: [{name: main}]}}}
+          template: {nodeSelector: {gpu: l4}}
+          prefill: {replicas: 4, parallelism: {tensor: 8, expert: false}}
+        """
+    decode, prefill = units(text)
+    assert (decode.id, decode.span.line, decode.replicas) == ("LLMInferenceService/default/vllm", 5, 3)
+    assert words(decode) == "--served-model-name org/m --tensor-parallel-size 2 --enable-expert-parallel"
+    assert decode.storage_model is not None
+    assert decode.storage_model.value == "hf://org/m"
+    assert [hint.values for hint in decode.node_hints] == [("l4",)]
+    # each workload has sizes of its own
+    assert (prefill.id, prefill.replicas) == ("LLMInferenceService/default/vllm/prefill", 4)
+    assert words(prefill) == "--served-model-name org/m --tensor-parallel-size 8"
+    assert units(text.replace("replicas: 3", "replicas: 3\n          baseRefs: [{name: sglang-defaults}]")) == []
+    assert units(text.replace('uri: "hf://org/m", ', "")) == []
+
+
 def test_what_picks_endpoints_for_servers_is_none() -> None:
     scheduler = """\
           router:
