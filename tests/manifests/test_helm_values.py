@@ -830,3 +830,29 @@ def test_a_degree_of_none_gives_no_flag(tensor: int, expected: str) -> None:
 def test_a_command_under_whatever_key(command: str, expected: str | None) -> None:
     found = units(f'replicas: 2\nresources: {{nvidia.com/gpu: "2"}}\ncli: "{command}"\n')
     assert [words(unit) for unit in found] == ([] if expected is None else [expected])
+
+
+SECTIONS = """\
+# a cluster of vLLM
+model: {name: org/m, max_model_len: 4096}
+distributed: {tensor_parallel_size: 2, pipeline_parallel_size: 2}
+service: {host: 0.0.0.0, port: 8000, max_num_seqs: 4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (SECTIONS, 1),
+        (SECTIONS.replace("port: 8000", "tensor_parallel_size: 1"), 2),
+        (SECTIONS.replace("port: 8000", "replicas: 2"), 2),
+    ],
+)
+def test_sections_of_a_configuration_are_one_server(text: str, count: int) -> None:
+    found = units(text, "cluster.yaml")
+    assert len(found) == count
+    if count == 1:
+        assert words(found[0]) == (
+            "--model org/m --tensor-parallel-size 2 --pipeline-parallel-size 2 --max-model-len 4096 "
+            "--max-num-seqs 4 --host 0.0.0.0 --port 8000"
+        )

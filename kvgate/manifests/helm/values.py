@@ -256,7 +256,7 @@ class _Reader:
         units = list(self._by_shape(top))
         if len(units) > 1:
             units = [unit for unit in units if not self._is_used(unit)]
-        yield from _with_runtime(units)
+        yield from _with_runtime(_without_sections(units))
 
     def _is_used(self, unit: ServeUnit) -> bool:
         """Whether all that a server is made of stands for something of another one."""
@@ -512,6 +512,27 @@ def _with_runtime(units: list[ServeUnit]) -> list[ServeUnit]:
         words, stored = words[2:], words[1]
     return [replace(model, words=(*runtime.words, *words), storage_model=stored, entry=runtime.entry,
                     positional_model=runtime.positional_model, image=runtime.image or model.image)]  # fmt: skip
+
+
+def _without_sections(units: list[ServeUnit]) -> list[ServeUnit]:
+    """The servers of values. Sections of a configuration (``distributed:``, ``service:``) beside its only model, none of
+    which has anything of a pod, nor repeats an argument of another, are one."""
+    if len(units) < 2 or len({unit.words[1].span if len(unit.words) > 1 else unit.span for unit in units}) > 1:
+        return units
+    for unit in units:
+        own = unit.node.items() if isinstance(unit.node, Mapping) else []
+        if (
+            unit.entry != TEMPLATE_ENTRY
+            or unit.words[0].value != "--model"
+            or not own
+            or any(isinstance(entry.value, YamlSequence) for entry in own)
+            or unit.words[1].span.start in {entry.value.span.start for entry in own}
+            or any(value is not None for value in (unit.image, unit.replicas, *unit.gpu_requests))
+        ):
+            return units
+    words = {(word.span.start, word.value): word for unit in units for word in unit.words}.values()
+    flags = [word.value for word in words if word.value.startswith("--")]
+    return [replace(units[0], words=tuple(words))] if len(flags) == len(set(flags)) else units
 
 
 # -- values that are given by other values -----------------------------------------------------------------------------
