@@ -9,7 +9,7 @@ from typing import Final
 from kvgate.manifests.container import Argument
 from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.custom import NOT_DEPLOYED
-from kvgate.manifests.entrypoint import VLLM_FLAGS
+from kvgate.manifests.entrypoint import VLLM_FLAGS, is_vllm_image
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart, Path, flag_of_key
 from kvgate.manifests.helm.values import Release, read_object, read_values
@@ -17,6 +17,8 @@ from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.patterns import regex
+from kvgate.shell.expand import mark_placeholders
+from kvgate.shell.value import Value
 from kvgate.source.text import SourceFile, Span, Unresolved, Word
 from kvgate.source.yaml_tree import Node, Scalar, parse_embedded, scalar_int
 
@@ -153,7 +155,17 @@ def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serve
         release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
         by_name = [unit for chart in _of_engine(spec) for unit in read_object(tree, file, item, chart, release)]
         by_shape = list(read_values(tree, file, spec, release))
-        yield from max(by_name, by_shape, key=_words_in)
+        for found in max(by_name, by_shape, key=_words_in):
+            yield _with_image(spec, found)
+
+
+def _with_image(spec: Node, found: ServeUnit | Unread) -> ServeUnit | Unread:
+    """A server that is told of no image, with that of vLLM's container beside what tells it."""
+    if isinstance(found, ServeUnit) and found.image is None:
+        images = (scalar_at(node, "image") for node in items_at(spec, "containers"))
+        image = next((image for image in images if image is not None and is_vllm_image(image.value)), None)
+        return replace(found, image=mark_placeholders(Value(image.text)).word()) if image is not None else found
+    return found
 
 
 def _words_in(found: list[ServeUnit | Unread]) -> int:

@@ -88,9 +88,13 @@ ENTRY_POINTS: Final = (
     EntryPoint("trl vllm-serve", ("trl", "vllm-serve"), False, False),
 )
 
+# A program of somebody's own that is called after vLLM's server, where it is told a model and what only vLLM is told.
+_WRAPPER: Final = EntryPoint("vllm-server", ("vllm-server",), False, False, adds=True)
+_WRAPPER_NAME: Final = regex(r"vllm[-_](?:openai[-_]|api[-_])?serve[r]?")
+
 # Of these, the programs that have flags of their own beside vLLM's.
 OTHER_PROGRAMS: Final = frozenset(
-    point.name for point in ENTRY_POINTS if point.words[0].partition(".")[0] not in ("vllm", "vllm-omni")
+    point.name for point in (*ENTRY_POINTS, _WRAPPER) if point.words[0].partition(".")[0] not in ("vllm", "vllm-omni")
 )
 
 # Programs whose words are text, names or targets, never a command that they run as the server.
@@ -132,7 +136,15 @@ def find_entry(words: Sequence[Word]) -> Entry | None:
         entry = _program(words, index) or (_python(words, index) if word.resolved else None)
         if entry:
             return entry
-    return _unknown_program(words)
+    return _unknown_program(words) or _wrapper(words)
+
+
+def _wrapper(words: Sequence[Word]) -> Entry | None:
+    """``bin/vllm-server --model m --max-model-len 512``."""
+    told = words[1:]
+    if not _WRAPPER_NAME.fullmatch(basename(words[0])) or not names_model(told) or not count_vllm_flags(told):
+        return None
+    return Entry(_WRAPPER, 0, 1)
 
 
 def _program(words: Sequence[Word], index: int) -> Entry | None:

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvgate.manifests.container import Find
-from kvgate.manifests.entrypoint import VLLM_FLAGS, value_of_flag
+from kvgate.manifests.entrypoint import VLLM_FLAGS, is_other_program, value_of_flag
 from kvgate.manifests.flags import words_of_entries
+from kvgate.manifests.shapes import is_measurement
+from kvgate.manifests.tree import entries_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit
 from kvgate.shell.command import path_of
-from kvgate.source.text import SourceFile, Unresolved, Word
-from kvgate.source.yaml_tree import Mapping, Node, Scalar, parse_embedded
+from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
+from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, is_null, parse_embedded
 
 KIND: Final = "vllm-config"
 _MAX_KEYS: Final = 200
@@ -33,6 +35,7 @@ _COMMON: Final = frozenset(
     }
 )  # fmt: skip
 _NAMES_MODEL: Final = frozenset({"model", "model-tag"})
+_TOLD: Final = (VLLM_FLAGS | _COMMON) - _NAMES_MODEL
 
 
 def with_config(
@@ -80,7 +83,8 @@ def is_vllm_config(document: Node, path: str) -> bool:
 
 
 def find_vllm_config(document: Node, path: str) -> Mapping | None:
-    """The mapping of a document that reads as such a file: the document, or its section ``vllm`` with the model."""
+    """The mapping of a document that reads as such a file: the document, its section ``vllm`` with the model, or the
+    settings of a program with engines in them."""
     if not isinstance(document, Mapping):
         return None
     if is_vllm_config(document, path):
@@ -88,19 +92,69 @@ def find_vllm_config(document: Node, path: str) -> Mapping | None:
     section = document.get("vllm")
     if isinstance(section, Mapping) and section.get("model") is not None and is_vllm_config(section, ""):
         return section
-    return None
+    return document if next(_engines(document), None) is not None else None
 
 
 def read_vllm_config(file: SourceFile, document: Node) -> Iterator[ServeUnit]:
-    """The server that a ``--config`` file by itself describes."""
+    """The servers that a ``--config`` file, or the settings of a program that runs the engine, by itself describe."""
     if not isinstance(document, Mapping):
         return
-    note = Unresolved(file.path, "the command that reads this --config file is not among the files read")
-    words = words_of_entries(document.items(), spread=True)
-    yield ServeUnit(
-        id=f"{file.path}/{KIND}",
+    engines = list(_engines(document))
+    for name, key, words in engines:
+        yield _unit(file, document, f"{KIND}/{name}", key.span, words, "the program that reads these settings")
+    if not engines:
+        words = words_of_entries(document.items(), spread=True)
+        what = "the command that reads this --config file"
+        yield _unit(file, document, KIND, document.entries[0].key.span, words, what)
+
+
+# Sections of a program's settings that say where it answers, and those of its model.
+_ANSWERS: Final = ("server", "api", "api_server", "http")
+_MODEL_KEYS: Final = ("model", "path", "model_path", "id", "model_id", "name", "model_name")
+_LEAST_FLAGS: Final = 3
+# What stands beside them where they are another reader's: values of charts, plans of measurements.
+_OTHER_SECTIONS: Final = frozenset({"image", "nodeSelector", "replicaCount", "replicas", "resources", "tolerations"})
+
+
+def _engines(document: Mapping) -> Iterator[tuple[str, Scalar, list[Word]]]:
+    """The engines in the settings of a program that answers requests: sections, or sections of one, with several of
+    vLLM's arguments by their names; the model there or in a section of its own."""
+    if all(node_at(document, key, "port") is None for key in _ANSWERS) or is_measurement(document):
+        return
+    sections = [("", entry) for entry in document.items()]
+    sections += [(f"{entry.key.value}.", inner) for _, entry in sections for inner in entries_at(entry.value)]
+    if any(entry.key.value in _OTHER_SECTIONS for _, entry in sections):
+        return
+    for prefix, entry in sections:
+        own = _told(entry.value)
+        if sum(flag in VLLM_FLAGS for flag in own) < _LEAST_FLAGS or _is_other(entry.value):
+            continue
+        models = (scalar_at(node, key) for node in (entry.value, document.get("model")) for key in _MODEL_KEYS)
+        model = next((found for found in models if found is not None and found.value), None)
+        if model is None:
+            continue
+        told = {**_told(document.get("model")), **own}
+        words = [Word(Text.at("--model", model.span)), Word(model.text)]
+        yield f"{prefix}{entry.key.value}", entry.key, [*words, *words_of_entries(told.values(), spread=True)]
+
+
+def _is_other(section: Node) -> bool:
+    """Whether a section says that it is about another engine."""
+    named = (text_at(section, key) for key in ("backend", "engine", "framework", "type"))
+    return any(name and is_other_program(name) for name in named)
+
+
+def _told(section: Node | None) -> dict[str, Entry]:
+    """The arguments of vLLM that a section has under their own names."""
+    entries = ((entry.key.value.replace("_", "-"), entry) for entry in entries_at(section))
+    return {flag: entry for flag, entry in entries if flag in _TOLD and not is_null(entry.value)}
+
+
+def _unit(file: SourceFile, document: Mapping, name: str, span: Span, words: Sequence[Word], reader: str) -> ServeUnit:
+    return ServeUnit(
+        id=f"{file.path}/{name}",
         path=file.path,
-        span=document.entries[0].key.span,
+        span=span,
         kind=KIND,
         name=file.path.rpartition("/")[2],
         container=None,
@@ -117,5 +171,5 @@ def read_vllm_config(file: SourceFile, document: Node) -> Iterator[ServeUnit]:
         shared_memory=None,
         node=document,
         document=document,
-        notes=(note,),
+        notes=(Unresolved(file.path, f"{reader} is not among the files read"),),
     )

@@ -36,6 +36,8 @@ API_SERVER = "vllm.entrypoints.openai.api_server"
         ("python3 -m dynamo.vllm --model m", "dynamo.vllm", "--model m"),
         ("paddleocr genai_server --model_name m", "genai_server", "--model_name m"),
         ("paddlex_genai_server --model_name m", "genai_server", "--model_name m"),
+        ("./bin/vllm-server --model m --max-model-len 1", "vllm-server", "--model m --max-model-len 1"),
+        ("vllm_openai_server --model=m --swap-space 1", "vllm-server", "--model=m --swap-space 1"),
         ("mineru-vllm-server --port 1", "mineru-vllm-server", "--port 1"),
         ("mineru-openai-server --engine vllm", "mineru-openai-server", "--engine vllm"),
         ("mineru-kit vlm-server --engine vllm", "vlm-server", "--engine vllm"),
@@ -54,6 +56,10 @@ def test_entry_points(line: str, name: str, rest: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "systemctl restart vllm-server --model m --max-model-len 1",
+        "vllm-server --model m --port 1",
+        "vllm-server restart --max-model-len 1",
+        "vllm-server.sh --model m --max-model-len 1",
         "vllm bench serve --model m",
         "vllm chat --url x",
         "vllm",

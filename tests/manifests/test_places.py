@@ -198,6 +198,24 @@ def test_a_kind_that_stands_in_no_table() -> None:
     assert [request.count for request in found.gpu_requests] == [2]
 
 
+def test_an_object_with_its_container_beside_its_arguments() -> None:
+    text = """\
+        apiVersion: llm.example.dev/v1
+        kind: ServedModel
+        metadata: {name: m}
+        spec:
+          model: {name: org/m}
+          vllmConfig: {max-model-len: 2000, block-size: 16}
+          containers:
+            - {name: log, image: "example/log:1"}
+            - {name: vllm, image: "vllm/vllm-openai:v0.6.2"}
+        """
+    found = one({"m.yaml": text})
+    assert sorted(words(found).split("--")) == ["", "block-size 16", "max-model-len 2000 ", "model org/m "]
+    assert found.image is not None
+    assert found.image.value == "vllm/vllm-openai:v0.6.2"
+
+
 def test_an_object_that_names_its_engine_and_little_else() -> None:
     text = """\
         apiVersion: serve.example.dev/v1
@@ -381,6 +399,65 @@ def test_presets_of_kaito_that_never_say_vllm() -> None:
     ]
     machines = [unit.node_hints[0].values for unit in found]
     assert machines == [("Standard_NC80adis_H100_v5",), *[("Standard_NC24ads_A100_v4",)] * 3]
+
+
+def test_the_engines_in_the_settings_of_a_program_that_serves() -> None:
+    one_engine = """\
+        server: {host: 0.0.0.0, port: 8000}
+        model:
+          name: chat
+          path: /models/m
+          quantization: fp8
+          revision: null
+        engine:
+          gpu_memory_utilization: 0.8
+          max_model_len: 4096
+          max_num_seqs: 8
+          enforce_eager: false
+          workers: 3
+          sliding_window: null
+        logging: {level: info}
+        """
+    (found,) = units({"config.yaml": one_engine})
+    assert (found.id, found.span.line) == ("config.yaml/vllm-config/engine", 7)
+    assert words(found) == (
+        "--model /models/m --quantization fp8 --gpu-memory-utilization 0.8 --max-model-len 4096"
+        " --max-num-seqs 8 --no-enforce-eager"
+    )
+    several = """\
+        server: {port: 80}
+        engines:
+          small: {model: org/s, max_model_len: 4096, gpu_memory_utilization: 0.3, max_num_seqs: 4}
+          large: {model: org/l, max_model_len: 8192, gpu_memory_utilization: 0.6, tensor_parallel_size: 2}
+          other: {model: org/o, max_model_len: 8192, gpu_memory_utilization: 0.6, max_num_seqs: 4, backend: sglang}
+        embeddings: {e: {model_name: org/e, max_length: 512}}
+        """
+    found_all = units({"config.yaml": several})
+    assert [(found.id.rpartition("/")[2], found.span.line, words(found).split()[1]) for found in found_all] == [
+        ("engines.small", 3, "org/s"),
+        ("engines.large", 4, "org/l"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("server:", "client:"),  # nobody answers
+        ("path: /models/m", "tokenizer: t"),  # and no name
+        ("max_num_seqs", "batch_size"),  # too few that only vLLM has
+        ("logging:", "resources:"),  # values of a chart
+        ("logging: {level: info}", "benchmark: {duration: 60}\n        metrics: [ttft]\n        scenario: burst"),
+    ],
+)
+def test_settings_that_describe_no_engine(old: str, new: str) -> None:
+    text = """\
+        server: {host: 0.0.0.0, port: 8000}
+        model: {path: /models/m}
+        engine: {gpu_memory_utilization: 0.8, max_model_len: 4096, max_num_seqs: 8}
+        logging: {level: info}
+        """
+    assert len(units({"config.yaml": text})) == 1
+    assert [found for found in units({"config.yaml": text.replace(old, new)}) if found.kind == "vllm-config"] == []
 
 
 def test_a_section_of_somebodys_settings_with_the_model_in_it() -> None:
