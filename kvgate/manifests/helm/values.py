@@ -515,8 +515,8 @@ def _with_runtime(units: list[ServeUnit]) -> list[ServeUnit]:
 
 
 def _without_sections(units: list[ServeUnit]) -> list[ServeUnit]:
-    """The servers of values. Sections of a configuration (``distributed:``, ``service:``) beside its only model, none of
-    which has anything of a pod, nor repeats an argument of another, are one."""
+    """The servers of values. Sections of a configuration (``distributed:``, ``service:``) beside its only model are
+    one, where none of them has anything of a pod, nor repeats an argument of another."""
     if len(units) < 2 or len({unit.words[1].span if len(unit.words) > 1 else unit.span for unit in units}) > 1:
         return units
     for unit in units:
