@@ -6,7 +6,7 @@ that are written out word by word, scripts of a shell that a program writes, and
 
 A value is followed through plain assignments, loops and comprehensions over what is written out, functions with one
 ``return``, parameters with defaults, ``os.environ.get(name, default)`` and options of ``argparse`` and ``click``; what
-only a run knows is unresolved.
+only a run knows is unresolved. A line that is run several times, with other values, is several servers (python_times).
 """
 
 from __future__ import annotations
@@ -251,9 +251,12 @@ class _Reader:
 
     def starts(self) -> Iterator[tuple[Start, str, _Around]]:
         seen: set[tuple[tuple[int, str], ...]] = set()
+        run: set[tuple[object, ...]] = set()
         for found in self._run():
             places = _places(found[0])
-            if not places or places not in seen:  # a line that is run in two places is one server
+            once = (places, *((item.name, item.value.value) for item in found[0].environment))
+            if not places or once not in run:  # a line that is run in two places is one server
+                run.add(once)
                 seen.add(places)
                 yield found
         for call in self._calls:
@@ -297,18 +300,22 @@ class _Reader:
 
         Only where that says more of all of its servers: a round that is as little known as all of them is one of them.
         """
-        once = self._of_line(line, place)
+        once = self._started(line, place)
         begins = {start.words[0].span.start for start in once if start.words}
         unknown = _unknown(once)
         times = self.names.times(place) if unknown else []
-        found: dict[tuple[str, ...], Start] = {}
+        found: dict[tuple[object, ...], Start] = {}
         for bound in times:
             with self.names.at(bound):
-                starts = self._of_line(line, place)
+                starts = self._started(line, place)
             if not starts or _unknown(starts) >= unknown:
                 return once, begins
             for start in starts:
-                found.setdefault(tuple(word.value for word in start.words), start)
+                values = (
+                    *(word.value for word in start.words),
+                    *((it.name, it.value.value) for it in start.environment),
+                )
+                found.setdefault(values, start)
         return list(found.values()) or once, begins
 
     def _run(self) -> Iterator[tuple[Start, str, _Around]]:
@@ -504,6 +511,16 @@ class _Reader:
         self.heads |= begins
         return starts
 
+    def _started(self, line: ast.expr, place: ast.expr) -> list[Start]:
+        """What a command line starts, with the variables of ``Popen(line, env={**os.environ, "X": "1"})``."""
+        starts = self._of_line(line, place)
+        given = written_call(place)[1].get("env") if isinstance(place, ast.Call) and starts else None
+        if given is None:
+            return starts
+        values, spans = self._variables_of(given)
+        added = [Assignment(name, value, spans[name]) for name, value in values.items()]
+        return [replace(start, environment=_before(added, start)) for start in starts]
+
     def _of_callers(self, call: ast.Call, name: str) -> list[Start]:
         """What a function of the file runs for those that call it: ``def sh(line): os.system(line)``."""
         if name.startswith(("exec", "spawn", "create_subprocess")):
@@ -688,8 +705,16 @@ def _places(start: Start) -> tuple[tuple[int, str], ...]:
 
 
 def _unknown(starts: Sequence[Start]) -> int:
-    """How many words of some command lines are not known."""
-    return sum(not word.resolved for start in starts for word in start.words)
+    """How many words and variables of some command lines are not known."""
+    words = sum(not word.resolved for start in starts for word in start.words)
+    return words + sum(not item.value.resolved for start in starts for item in start.environment)
+
+
+def _before(added: Sequence[Assignment], start: Start) -> tuple[Assignment, ...]:
+    """The variables of a start and those that it is given, unless it runs in a container or sets them itself."""
+    own = {item.name for item in start.environment}
+    given = [] if start.run is not None else [item for item in added if item.name not in own]
+    return (*given, *start.environment)
 
 
 def _is_vllm(dotted: str) -> bool:

@@ -768,6 +768,10 @@ class Names(Scopes):
             return self.constant(node.func.value, depth + 1)
         if name == "len" and len(node.args) == 1 and self.imported(node.args[0]) == "sys.argv":
             return 1, True  # nothing but the name of the program
+        if name in ("max", "min") and len(node.args) > 1 and not node.keywords:
+            given = [self.constant(part, depth + 1) for part in node.args]
+            if all(known and type(value) in (int, float) for value, known in given):
+                return (max if name == "max" else min)(value for value, _ in given), True
         if name == "isinstance" and len(node.args) == 2:
             return self._is_instance(node.args[0], node.args[1], depth)
         if node.args and name in _STANDS_FOR:
@@ -883,6 +887,12 @@ class Names(Scopes):
             return [item for side, found in sides for item in (found if found is not None else [self._rest(side)])]
         if isinstance(node, ast.DictComp):
             return self._filtered(node, depth)
+        if isinstance(node, ast.IfExp):
+            chosen = self.followed(node, depth)
+            return self.items(chosen, depth + 1) if chosen is not node else None
+        if isinstance(node, ast.Attribute):
+            returned = self._returned(node)  # a property
+            return self.items(returned, depth + 1) if returned is not None else None
         return self._items_of_call(node, depth) if isinstance(node, ast.Call) else None
 
     def _makes_mapping(self, node: ast.Call) -> bool:

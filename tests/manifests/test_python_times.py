@@ -177,3 +177,61 @@ def test_what_a_program_takes_without_settings(model: str, expected: str) -> Non
     assert lines(f"subprocess.run(['vllm', 'serve', {model}, '--port', str(8000 + 1)])\n") == [
         f"{expected} --port 8001"
     ]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        "{**os.environ, 'CUDA_VISIBLE_DEVICES': '1', 'VLLM_X': 'y'}",
+        "dict(os.environ, CUDA_VISIBLE_DEVICES='1', VLLM_X='y')",
+        "os.environ | {'CUDA_VISIBLE_DEVICES': str(1), 'VLLM_X': 'y'}",
+        "variables",
+    ],
+)
+def test_variables_that_a_process_is_given(environment: str) -> None:
+    head = "variables = os.environ.copy()\nvariables['CUDA_VISIBLE_DEVICES'] = '1'\nvariables.update({'VLLM_X': 'y'})\n"
+    line = f"subprocess.Popen('VLLM_Z=1 vllm serve org/m', shell=True, env={environment})\n"
+    (unit,) = read_tree([SourceFile("serve.py", HEAD + head + line)], named=frozenset({"serve.py"})).units
+    found = {item.name: item.value.value for item in unit.environment if item.value is not None}
+    assert found == {"CUDA_VISIBLE_DEVICES": "1", "VLLM_X": "y", "VLLM_Z": "1"}
+
+
+def test_variables_tell_servers_apart() -> None:
+    code = """
+        def start(gpu):
+            variables = dict(os.environ)
+            variables["CUDA_VISIBLE_DEVICES"] = str(gpu)
+            subprocess.Popen(["vllm", "serve", "org/m"], env=variables)
+        for gpu in (0, 1):
+            start(gpu)
+    """
+    file = SourceFile("serve.py", HEAD + dedent(code))
+    found = read_tree([file], named=frozenset({"serve.py"})).units
+    assert [[item.value and item.value.value for item in unit.environment] for unit in found] == [["0"], ["1"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("**{**dict(model='org/m'), **({'seed': 1} if fast else {})}", "--model org/m --seed 1"),
+        ("**{**dict(model='org/m'), **({} if fast else {'seed': 1})}", "--model org/m"),
+        ("model='org/m', seed=max(8, 4) + min(1, 2)", "--model org/m --seed 9"),
+    ],
+)
+def test_arguments_of_an_engine(arguments: str, expected: str) -> None:
+    code = f"from vllm import AsyncEngineArgs\nfast = True\nAsyncEngineArgs({arguments})\n"
+    assert lines(code) == [expected]
+
+
+def test_arguments_of_an_engine_by_a_property() -> None:
+    code = """
+        from vllm import AsyncEngineArgs
+        class Engine:
+            seed = 1
+            @property
+            def options(self):
+                return {"model": "org/m", "seed": self.seed}
+            def load(self):
+                return AsyncEngineArgs(**self.options)
+    """
+    assert lines(code) == ["--model org/m --seed 1"]
