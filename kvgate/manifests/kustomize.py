@@ -21,6 +21,7 @@ from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, is_n
 
 MAX_OBJECTS: Final = 2_000  # of one kustomization
 MAX_PATCHES: Final = 2_000
+MAX_BASES: Final = 50  # of one kustomization, those of its bases among them
 MAX_MATCHES: Final = 20_000  # of names with the patterns of one kustomization
 MAX_NAME: Final = 253  # characters of an object's name, as Kubernetes has it
 # A pattern that costs little to match: what repeats in it is a character, and at most two times.
@@ -79,9 +80,7 @@ def patch_files(tree: Tree) -> frozenset[str]:
 def built_objects(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Patched]:
     """The objects that a kustomization makes of others with all its patches and settings, each once."""
     patches = _all_patch_documents(tree, file, kustomization)
-    settings = next(
-        (node for key in _SETTINGS if (node := node_at(kustomization, key)) is not None and not is_null(node)), None
-    )
+    settings = next(_settings(file, kustomization, patches), None)
     used: set[int] = set()
     aims = _Aims(patches)
     if patches or settings is not None:
@@ -97,10 +96,24 @@ def built_objects(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator
                 where, document = next((place for place in places if _says_containers(place[1])), places[0])
                 yield Patched(_transformed(result, kustomization), where, document.span, item)
             elif settings is not None and posixpath.dirname(item.origin.span.file.path) != posixpath.dirname(file.path):
-                yield Patched(_transformed(result, kustomization), file, settings.span, item, patched=False)
+                yield Patched(_transformed(result, kustomization), *settings, item, patched=False)
     yield from _without_objects(
         file, kustomization, [item for index, item in enumerate(patches) if index not in used], tree
     )
+
+
+def _settings(
+    file: SourceFile, kustomization: Node, patches: PlainSequence[tuple[SourceFile, _Patch, Node]]
+) -> Iterator[tuple[SourceFile, Span]]:
+    """What may change servers though no patch is of them: settings, and patches of what they take variables from."""
+    for key in _SETTINGS:
+        node = node_at(kustomization, key)
+        if node is not None and not is_null(node):
+            yield file, node.span
+    for where, patch, document in patches:
+        target = patch.target or _identity(document)
+        if target.kind == "ConfigMap":
+            yield where, document.span
 
 
 def _without_objects(
@@ -351,6 +364,24 @@ def renamed_objects(tree: Tree) -> frozenset[tuple[str, int]]:
 def patched_resources(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[Node]:
     """The objects of a kustomization with its patches and settings."""
     return (item.node for item in _results(tree, file, kustomization))
+
+
+def origins_of_config_maps(tree: Tree, file: SourceFile, kustomization: Node) -> Iterator[tuple[SourceFile, Node]]:
+    """What the ConfigMaps of a kustomization come of: those it is given, as its patches leave them, then the
+    kustomizations whose generators make others, its bases before it."""
+    given = patched_resources(tree, file, kustomization)
+    yield from ((file, node) for node in given if text_at(node, "kind") == "ConfigMap")
+    yield from _with_bases(tree, file, kustomization, set())
+
+
+def _with_bases(tree: Tree, file: SourceFile, kustomization: Node, seen: set[str]) -> Iterator[tuple[SourceFile, Node]]:
+    seen.add(file.path)
+    for key in ("resources", "bases", "components"):
+        for item in items_at(kustomization, key):
+            inner = _kustomization_at(tree, file, item.value) if isinstance(item, Scalar) else None
+            if inner is not None and inner[0].path not in seen and len(seen) < MAX_BASES:
+                yield from _with_bases(tree, *inner, seen)
+    yield file, kustomization
 
 
 def _all_patch_documents(tree: Tree, file: SourceFile, kustomization: Node) -> list[tuple[SourceFile, _Patch, Node]]:

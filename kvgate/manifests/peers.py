@@ -21,12 +21,13 @@ _RUNTIME: Final = ("ServingRuntime",)
 
 @record
 class ConfigMap:
-    """A ConfigMap's text data, or a ConfigMap that kustomize generates."""
+    """A ConfigMap's text data, or a ConfigMap that kustomize generates, or merges with what a base makes."""
 
     name: str
     namespace: str | None
     data: dict[str, Value]
     path: str
+    merges: bool = False
 
 
 @record
@@ -78,9 +79,14 @@ class Peers:
         self._indexes: dict[tuple[type, str | None], list[Any]] = {}
         self._rendered: Mapping[str, Sequence[Node]] = {}
         self._moved = False
+        self._made: Callable[[], Documents] = tuple
+        self._own: dict[str, ConfigMap] | None = {}
 
     def config_map(self, name: str, namespace: str | None, path: str) -> ConfigMap | None:
         """The ConfigMap of a name that is nearest to a file; one that several equally near ones agree on."""
+        own = self._own_config_maps().get(name)
+        if own is not None:
+            return own
         known = self._known(ConfigMap, path)
         return _nearest(
             [item for item in known if item.name == name and self._is_beside(item.namespace, namespace)],
@@ -131,13 +137,28 @@ class Peers:
             self._forget_charts()
 
     @contextmanager
-    def moved(self, namespace: bool) -> Iterator[None]:
-        """While objects are read that a kustomization puts in a namespace, and with them what they refer to."""
-        before, self._moved = self._moved, namespace
+    def moved(self, namespace: bool, made: Callable[[], Documents]) -> Iterator[None]:
+        """While objects are read that a kustomization makes, and with them what they refer to.
+
+        Args:
+            namespace: whether it puts them in one.
+            made: what the ConfigMaps come of that it makes itself, a later one of a name after those it merges with.
+        """
+        before = self._moved, self._made, self._own
+        self._moved, self._made, self._own = namespace, made, None
         try:
             yield
         finally:
-            self._moved = before
+            self._moved, self._made, self._own = before
+
+    def _own_config_maps(self) -> dict[str, ConfigMap]:
+        if self._own is None:
+            self._own = {}
+            for item in self._config_maps(self._made()):
+                base = self._own.get(item.name)
+                data = {**base.data, **item.data} if base is not None and item.merges else item.data
+                self._own[item.name] = ConfigMap(item.name, item.namespace, data, item.path)
+        return self._own
 
     def _is_beside(self, left: str | None, right: str | None) -> bool:
         return self._moved or left is None or right is None or left == right
@@ -218,7 +239,8 @@ class Peers:
                     found = self._tree.read(posixpath.join(posixpath.dirname(file.path), entry.value))
                     if found is not None:
                         data.update(read_env_file(found))
-            yield ConfigMap(name, text_at(item, "namespace") or namespace, data, file.path)
+            merges = text_at(item, "behavior") == "merge"
+            yield ConfigMap(name, text_at(item, "namespace") or namespace, data, file.path, merges)
 
     def _autoscalers(self, documents: Documents) -> Iterator[Autoscaler]:
         for file, document in documents:

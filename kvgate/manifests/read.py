@@ -400,13 +400,16 @@ def _read_kubernetes(
 
 def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
     """The servers that a kustomization makes of those of its resources."""
-    from kvgate.manifests.kustomize import built_objects
+    from kvgate.manifests.kustomize import built_objects, origins_of_config_maps
     from kvgate.manifests.peers import peers_of
+
+    def made() -> Iterator[tuple[SourceFile, Node]]:
+        return origins_of_config_maps(tree, file, document)
 
     moves = node_at(document, "namespace") is not None
     folder = posixpath.dirname(file.path)
     for built in built_objects(tree, file, document):
-        with peers_of(tree).moved(moves):
+        with peers_of(tree).moved(moves, made):
             found = list(_read_object(tree, built.file, built.document, built.span))
         if built.given is not None and any(isinstance(unit, ServeUnit) for unit in found):
             place = built.given.origin.span

@@ -236,6 +236,49 @@ def test_a_generated_config_map_makes_another_server() -> None:
     }
 
 
+CONFIGURED = BASE.replace("args: [--model, $(MODEL)]", "args: [--model, $(MODEL), --port, $(PORT)]").replace(
+    "env: [{name: MODEL, value: org/m}, {name: A, value: base}]", "envFrom: [{configMapRef: {name: c}}]"
+)
+MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {MODEL: org/%s%s}\n"
+
+
+def test_a_patch_of_a_config_map_makes_another_server_of_what_it_leaves_too() -> None:
+    overlay = "kind: Kustomization\nresources: [../base]\npatches: [{path: c.yaml}]\n"
+    files = {
+        "base/deployment.yaml": CONFIGURED,
+        "base/c.yaml": MAP % ("small", ", PORT: '8000'"),
+        "base/kustomization.yaml": "kind: Kustomization\nresources: [deployment.yaml, c.yaml]\n",
+        "a/kustomization.yaml": overlay,
+        "a/c.yaml": MAP % ("large", ""),
+        "b/kustomization.yaml": overlay,
+        "b/c.yaml": MAP % ("small", ""),  # changes nothing
+    }
+    assert [(unit.id.partition("@")[2], unit.path, words(unit)) for unit in units(**files)] == [
+        ("", "base/deployment.yaml", "--model org/small --port 8000"),
+        ("a", "a/c.yaml", "--model org/large --port 8000"),
+    ]
+    # a server that the overlay changes itself sees the same
+    scaled = {name: text for name, text in files.items() if not name.startswith("b/")}
+    scaled["a/kustomization.yaml"] += "replicas: [{name: llm, count: 3}]\n"
+    (over,) = units(**scaled)
+    assert (over.replicas, words(over)) == (3, "--model org/large --port 8000")
+
+
+def test_a_generator_merges_with_that_of_its_base() -> None:
+    generator = "configMapGenerator: [{name: c, behavior: %s, literals: [%s]}]\n"
+    files = {
+        "base/deployment.yaml": CONFIGURED,
+        "base/kustomization.yaml": BASE_KUSTOMIZATION + generator % ("create", "MODEL=org/small, PORT=8000"),
+        "a/kustomization.yaml": "kind: Kustomization\nresources: [../base]\n"
+        + generator % ("merge", "MODEL=org/large"),
+        "b/kustomization.yaml": "kind: Kustomization\nresources: [../base]\n" + generator % ("replace", "MODEL=org/b"),
+    }
+    assert {unit.path: words(unit) for unit in units(**files)} == {
+        "a/kustomization.yaml": "--model org/large --port 8000",
+        "b/kustomization.yaml": "--model org/b --port ?$(PORT)",
+    }
+
+
 def test_patches_aim_by_label_and_by_kind() -> None:
     base = BASE.replace("  name: llm\n", "  name: llm\n  labels: {app: chat}\n", 1)
     overlay = """\
