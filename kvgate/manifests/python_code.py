@@ -113,6 +113,7 @@ _MAKES_ENGINE: Final = re.compile(
 _WORDS: Final = re.compile(r"[\"']vllm[\"']\s*,\s*[\"']serve[\"']|[\"']-m[\"']\s*,\s*[\"']vllm\.entrypoints\.")
 _RUNS: Final = re.compile(
     r"\b(?:subprocess|create_subprocess_\w+|Popen|system(?:_raw|_piped)?|exec[lv]p?e?|spawn[lv]p?e?|serving_container_args|V1Container|containers\.run)\b"
+    r"|[\"']image[\"']:"
     r"|\b(?:cmd|commands?|run|run_command|start_command|startup_command)=[\[(f\"']|[\"'](?:\\\n)?\s*#!\s*/"
 )
 # A file of tests: it imports what tests are written with, or defines some.
@@ -346,6 +347,9 @@ class _Reader:
                         self.probes.add(start.words[0].span.start)
             for start in self._container(call):
                 yield start, "python", self._around(call)
+        for node in self.names.mappings if not self.is_test else ():
+            for start in self._container_of_mapping(node):
+                yield start, "python", _Around()
 
     def _given_to(self, call: ast.Call) -> str:
         return self.source.written(call).partition("(")[2]
@@ -585,6 +589,36 @@ class _Reader:
             if found:
                 return found
         return []
+
+    def _container_of_mapping(self, node: ast.Dict) -> list[Start]:
+        """What a container of a manifest does that a program makes itself: ``{"image": "vllm/...", "args": [...]}``."""
+        if not any(isinstance(key, ast.Constant) and key.value == "image" for key in node.keys):
+            return []
+        given = dict(self._plain_items(node))
+        image = self._word(given["image"]) if "image" in given else None
+        first = tuple(self.names.words(given["command"]) or ()) if "command" in given else ()
+        rest = tuple(self.names.words(given["args"]) or ()) if "args" in given else ()
+        if image is None or not (first or rest) or self.names.is_claim(node) or self.names.never_runs(node):
+            return []
+        environment, spans = self._variables_of(given.get("environment"))
+        for pair in self.names.elements(given.get("env")):
+            each = dict(self._plain_items(pair))
+            name, known = self.names.constant(each["name"]) if "name" in each else (None, False)
+            if known and isinstance(name, str) and "value" in each:
+                environment[name], spans[name] = value_of_word(self._word(each["value"])), self.source.span(pair)
+        limits = dict(self._plain_items(dict(self._plain_items(given.get("resources"))).get("limits")))
+        devices = tuple(self._limit(value) for name, value in limits.items() if name.endswith("/gpu"))
+        place = self.source.span(node)
+        called = self._word(given["name"]).value if "name" in given else ""
+        named = "vllm" in f"{called} {image.value}".lower()
+        container = Container(first or None, rest, image, environment, place, named, True)
+        run = ContainerRun(image, environment, spans, devices, None, None, {})
+        return [replace(start, run=run, span=place) for start in find_starts(container)]
+
+    def _limit(self, node: ast.expr) -> GpuRequest:
+        count, known = self.names.constant(node)
+        number = int(count) if known and re.fullmatch(r"[0-9]{1,4}", str(count)) else None
+        return GpuRequest("device", number, self.source.span(node), None if number else "not stated as a number")
 
     def _variables_of(self, node: ast.expr | None) -> tuple[dict[str, Value], dict[str, Span]]:
         values: dict[str, Value] = {}

@@ -300,6 +300,11 @@ class Names(Scopes):
                 else:
                     yield written, above.target if isinstance(above, ast.AnnAssign) else None
 
+    def elements(self, node: ast.expr | None) -> list[ast.expr]:
+        """What a list that is written out holds."""
+        listed = self.followed(node) if node is not None else None
+        return listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+
     def around(self, node: ast.AST) -> Iterator[ast.Call]:
         """The calls that a node is an argument of, and the decorators that are calls, of the functions and classes
         around it; the nearest first."""

@@ -53,6 +53,7 @@ class Scopes:
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._repeated: set[str] = set()
         self._lists: list[ast.List] = []
+        self.mappings: list[ast.Dict] = []
         # entries of mappings that are set one by one: the key, the value and the statement
         self._keyed: dict[tuple[ast.AST, str], list[tuple[ast.Constant, ast.expr, ast.AST]]] = {}
         self._calls_of: dict[str, list[ast.Call]] = {}
@@ -88,6 +89,8 @@ class Scopes:
                 self._functions[node.name] = node
             elif isinstance(node, ast.List):
                 self._lists.append(node)
+            elif isinstance(node, ast.Dict):
+                self.mappings.append(node)
             elif isinstance(node, ast.ClassDef):
                 self._classes.setdefault(node.name, node)
             elif isinstance(node, ast.Call):

@@ -222,3 +222,49 @@ def test_a_line_that_is_run_in_two_places_is_one_server() -> None:
         """
     )
     assert sorted(words(unit) for unit in found) == ["org/a", "org/b", "org/c"]
+
+
+def test_containers_of_manifests_that_a_program_makes() -> None:
+    text = """\
+        import yaml
+
+        SCRIPT = '''
+        set -e
+        exec vllm serve org/b --port 8001
+        '''
+
+        def deployment(model, gpus=1):
+            engine = {
+                "name": "vllm",
+                "image": "vllm/vllm-openai:v0.9.0",
+                "args": ["--model", model, "--tensor-parallel-size", str(gpus)],
+                "env": [{"name": "HF_TOKEN", "valueFrom": {}}, {"name": "VLLM_USE_V1", "value": "1"}],
+                "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+            }
+            return {"spec": {"containers": [engine, {"image": "busybox", "command": ["sleep", "1"]}]}}
+
+        print(yaml.dump(deployment("org/a", 2)))
+        pod = {"image": f"vllm/vllm-openai:{TAG}", "command": ["/bin/bash", "-c"], "args": [SCRIPT]}
+        rows = [{"image": "vllm.png", "text": "x"}, {"image": "a.png", "args": ["--model", "x"]}]
+        """
+    first, second = units(text)
+    assert words(first) == "--model org/a --tensor-parallel-size 2"
+    assert first.image is not None
+    assert first.image.value == "vllm/vllm-openai:v0.9.0"
+    assert [request.count for request in first.gpu_requests] == [2]
+    assert {item.name for item in first.environment} == {"VLLM_USE_V1"}
+    assert (first.span.line, words(second)) == (9, "org/b --port 8001")
+    assert not units("import pytest\n" + dedent(text))
+
+
+def test_a_container_of_a_manifest_is_one_server() -> None:
+    text = """\
+        pod = {
+            "image": "registry/own:1",
+            "command": ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "org/m"],
+            "resources": {"limits": {"amd.com/gpu": LIMIT}},
+        }
+        """
+    (unit,) = units(text)
+    assert words(unit) == "--model org/m"
+    assert [(request.count, request.reason) for request in unit.gpu_requests] == [(None, "not stated as a number")]
