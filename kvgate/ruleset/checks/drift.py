@@ -170,6 +170,8 @@ def mean_workload(case: Case, params: NoParams) -> Iterator[Draft]:
 _FLOAT: Final = regex(r"\d+(?:\.\d+)?[eE]\+\d+")
 _LARGE: Final = 1_000_000
 _USE: Final = regex(r"\{\{-?(?P<code>[^{}]*?\.Values\.(?P<path>[A-Za-z_][\w.]*)[^{}]*?)-?\}\}")
+# Kubernetes reads 1e+12 as an amount of bytes.
+_AMOUNT: Final = regex(r"(?m)^[ \t]*(?:storage|memory|sizeLimit|ephemeral-storage):[^\n]*\Z")
 _WHOLE: Final = regex(r"\bint(?:64)?\b|\bprintf\s+\"%d\"|\btoYaml\b|\btoJson\b|\btoRawJson\b")
 
 
@@ -217,7 +219,11 @@ def _in_chart(scene: Scene, values: SourceFile) -> Iterator[Draft]:
                     (
                         use
                         for use in _USE.finditer(template.text)
-                        if use["path"] == path and not _WHOLE.search(use["code"])
+                        if use["path"] == path
+                        and not _WHOLE.search(use["code"])
+                        and not _AMOUNT.search(
+                            template.text, template.text.rfind("\n", 0, use.start()) + 1, use.start()
+                        )
                     ),
                     None,
                 )
