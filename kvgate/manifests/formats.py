@@ -79,8 +79,9 @@ def format_of_name(path: str) -> Format | None:
 
 
 def is_template_name(path: str) -> bool:
-    """Whether a file's name says that it is a template of another program (``compose.yml.j2``)."""
-    return "." + path.rpartition(".")[2].lower() in _TEMPLATE_SUFFIXES
+    """Whether a file's name says that it is a template of another program: ``compose.yml.j2``, ``x.template.yaml``."""
+    *before, last = (f".{part}" for part in path.rpartition("/")[2].lower().split("."))
+    return last in _TEMPLATE_SUFFIXES or (last in _BY_SUFFIX and not _TEMPLATE_SUFFIXES.isdisjoint(before[1:]))
 
 
 def format_of_text(text: str) -> Format | None:

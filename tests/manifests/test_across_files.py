@@ -187,9 +187,10 @@ def test_the_runtime_of_a_service_that_an_overlay_moves() -> None:
     assert found.image.value == "vllm/vllm-openai:v0.10.2"
 
 
-def test_a_template_that_is_no_yaml_is_said_to_be_one() -> None:
+@pytest.mark.parametrize("name", ["serve.yaml.tpl", "serve.template.yaml"])
+def test_a_template_that_is_no_yaml_is_said_to_be_one(name: str) -> None:
     text = "resources:\n  ports: {port}\n{region_block}\n\nrun: |\n  vllm serve org/m\n"
-    reading = read_tree([SourceFile("serve.yaml.tpl", text)])
+    reading = read_tree([SourceFile(name, text)])
     assert [(found.rule, found.serves) for found in reading.unread] == [(None, True)]
 
 
