@@ -68,12 +68,14 @@ def read_script(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         numbers[mode] = numbers.get(mode, 0) + 1
 
 
-# Options of Slurm's sbatch (man page of 24.05) by which a job asks for GPUs, and for more nodes than one.
+# Options of Slurm's sbatch (man page of 24.05) by which a job asks for GPUs, and for more nodes than one; without such
+# lines, those of srun.
+_SRUN: Final = r"(?m)(?:^#SBATCH|^[^#\n]{0,200}\bsrun\b(?:[^\n\\]|\\\n){0,400}?)[ \t]+"
 _JOB_GPUS: Final = regex(
-    r"(?m)^#SBATCH[ \t]+(?:--gres[= ]gpu:|--gpus(?:-per-node)?[= ]|-G[ \t]*)(?:(?P<name>[A-Za-z][\w.-]*):)?"
+    _SRUN + r"(?:--gres[= ]gpu:|--gpus(?:-per-node)?[= ]|-G[ \t]*)(?:(?P<name>[A-Za-z][\w.-]*):)?"
     r"(?P<count>[0-9]{1,3})(?![\w:])"
 )
-_JOB_NODES: Final = regex(r"(?m)^#SBATCH[ \t]+(?:--nodes[= ]|-N[ \t]*)(?!1(?!\S))\S")
+_JOB_NODES: Final = regex(_SRUN + r"(?:--nodes[= ]|-N[ \t]*)(?!1(?!\S))\S")
 
 
 # The variables that Slurm sets for a job by its options (man page of sbatch 24.05, "OUTPUT ENVIRONMENT VARIABLES").
@@ -105,8 +107,8 @@ def _of_job(file: SourceFile) -> dict[str, Value]:
 
 
 def _allotted(file: SourceFile) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
-    """The GPUs of the one node that a batch job of Slurm runs on, and their name."""
-    match = _JOB_GPUS.search(file.text) if "#SBATCH" in file.text else None
+    """The GPUs of the one node that a job of Slurm runs on, and their name."""
+    match = _JOB_GPUS.search(file.text) if "#SBATCH" in file.text or "srun" in file.text else None
     if match is None or _JOB_NODES.search(file.text):
         return (), ()
     place = file.span(match.start(), match.end())

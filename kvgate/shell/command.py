@@ -14,7 +14,7 @@ from kvgate.source.text import Span, Word
 HANDS_ON: Final = frozenset(
     {
         "byobu", "clush", "concurrently", "flock", "gcloud", "gnome-terminal", "konsole", "mosh", "parallel-ssh",
-        "pdsh", "pm2", "pssh", "runuser", "screen", "script", "ssh", "su", "tmux", "watch", "wsl", "xterm",
+        "pdsh", "pm2", "pssh", "runuser", "screen", "script", "sg", "ssh", "su", "tmux", "watch", "wsl", "xterm",
     }
 )  # fmt: skip
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})

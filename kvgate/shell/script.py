@@ -635,6 +635,12 @@ class _Reader:
         if body is None:
             return
         name = source.text(variable) if variable is not None else ""
+        if source.text(node).startswith("select"):
+            span = source.span(node)
+            scope.assign(name, Value.unknown(Text.at(f"${name}", span), asked(name)), span)
+            self.node(source, body, scope, conditions)
+            scope.ended = _after_loop(scope.ended)
+            return
         values = [child for child in node.children if child.type in _ARGUMENTS and child.start_byte > _end(variable)]
         items: list[Word] = []
         for word in self._words(source, [child for child in values if child.end_byte <= body.start_byte], scope):
@@ -1455,7 +1461,9 @@ class _Reader:
                 self._alternative(rest, quoted, fields, scope, depth)
             return
         if known is None:
-            fields.add(Value.unknown(use.text, _why_unknown(name)), quoted=quoted)
+            element = bool(subscript) and isinstance(stored, (list, dict))
+            reason = f"which element of {name} is taken is known at run time only" if element else _why_unknown(name)
+            fields.add(Value.unknown(use.text, reason), quoted=quoted)
             return
         if not operator:
             fields.add_expanded(known, use.span, quoted=quoted)

@@ -48,6 +48,7 @@ def environment(unit: ServeUnit) -> dict[str, str]:
         ('sshpass -p x ssh -o "ProxyCommand ssh -W %h:%p hop" gpu01 vllm serve org/m', "org/m"),
         ('tmux new-session -d -s v "vllm serve org/m --port 1"', "org/m --port 1"),
         ('M=org/m; tmux send-keys -t v "vllm serve $M" C-m', "org/m"),
+        ("sg docker -c 'docker run --gpus all vllm/vllm-openai --model org/m'", "--model org/m"),
         ("gcloud compute ssh vm --zone=z --command='sudo docker run vllm/vllm-openai --model org/m'", "--model org/m"),
         ("M=org/m; ssh gpu01 <<EOF\ncd /srv\nvllm serve $M --port 1\nEOF", "org/m --port 1"),
         ("M=org/m; ssh gpu01 <<'EOF'\nvllm serve $M\nEOF", "?$M"),
@@ -318,6 +319,32 @@ def test_options_that_nobody_can_see() -> None:
 def test_an_empty_entry_point_clears_that_of_the_image() -> None:
     unit = one("docker run --gpus 2 --entrypoint '' vllm/vllm-openai vllm serve org/m --port 1\n")
     assert (words(unit), unit.entry) == ("org/m --port 1", "vllm serve")
+
+
+def test_one_of_several_that_only_a_run_knows() -> None:
+    unit = one('A=(org/a org/b)\nvllm serve "${A[$SLURM_ARRAY_TASK_ID]}"\n')
+    assert [item.reason for item in unit.words[0].unresolved] == [
+        "which element of A is taken is known at run time only"
+    ]
+    unit = one('select m in org/a org/b; do\n  break\ndone\nvllm serve "$m" --port 1\n')
+    assert (words(unit), unit.words[0].unresolved[0].reason) == ("?$m --port 1", "m is asked for at run time")
+
+
+@pytest.mark.parametrize(
+    ("line", "count", "name"),
+    [
+        ("srun -p x --gres=gpu:4 -J y vllm serve org/m", 4, None),
+        ("srun --time=1:00 \\\n  --gpus-per-node=h100:2 vllm serve org/m", 2, "h100"),
+        ("srun -G 2 apptainer run --nv vllm.sif vllm serve org/m", 2, None),
+        ("#SBATCH --gres=gpu:a100:8\nsrun --gres=gpu:4 vllm serve org/m", 8, "a100"),
+        ("srun --nodes=2 --gpus-per-node=4 vllm serve org/m", None, None),
+        ("# srun --gres=gpu:4\nvllm serve org/m", None, None),
+    ],
+)
+def test_the_gpus_of_a_job(line: str, count: int | None, name: str | None) -> None:
+    unit = one(f"#!/bin/bash\n{line}\n")
+    assert [request.count for request in unit.gpu_requests] == ([] if count is None else [count])
+    assert [hint.values for hint in unit.node_hints] == ([] if name is None else [(name,)])
 
 
 def test_what_a_script_is_told_when_it_starts() -> None:
