@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvgate.manifests.container import CONTAINER_PROGRAMS, Container, ContainerRun, Find
+from kvgate.manifests.entrypoint import is_vllm_image
 from kvgate.manifests.quantities import size_bytes
 from kvgate.manifests.unit import GpuRequest, SharedMemory
 from kvgate.records import record
@@ -56,6 +57,8 @@ def container_of(command: Command, find: Find | None) -> tuple[Container, Contai
     if options is None:
         return None
     image = words[options.image]
+    if runs_what_is_not_known(words) and not ("/" in image.value and is_vllm_image(image.value)):
+        return None  # `uv run` and the like
     environment, spans = _environment(options.values, command, find)
     devices = tuple(_devices(options.values, environment, spans))
     name = next((word.value for word in options.values.get("--name", ()) if word.resolved), None)
@@ -95,7 +98,12 @@ def _first_option(words: Sequence[Word]) -> int | None:
         if at < len(words) and words[at].value in ("container", "service"):
             at += 1
         return at + 1 if at < len(words) and words[at].value in _STARTS else None
-    return None
+    return 2 if runs_what_is_not_known(words) else None
+
+
+def runs_what_is_not_known(words: Sequence[Word]) -> bool:
+    """``"$ENGINE" run ...``: whether a program that the files do not name is told to run something."""
+    return len(words) > 2 and words[1].value == "run" and not words[0].resolved and not basename(words[0])
 
 
 def _options(words: Sequence[Word], at: int) -> _Options | None:

@@ -211,7 +211,9 @@ def starts_of_commands(
     starts: list[Start] = []
     for command in found:
         inside: list[Start] | None = None
-        if any(names_program(word, _STARTERS) for word in command.words):
+        words = command.words
+        # a variable may stand for `docker`
+        if any(names_program(word, _STARTERS) for word in words) or (words[1:2] and words[1].value == "run"):
             inside = _of_container_run(command, find)
             if inside is None:
                 inside = _of_graph(command, environment or {}, find)

@@ -442,6 +442,21 @@ def test_two_ways_to_one_command_line_are_one_server() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('"$ENGINE" run -d --gpus all -e A=1 docker.io/vllm/vllm-openai:v0.9.0 --model org/m', "--model org/m"),
+        ("${ENGINE:-$(detect)} run --rm vllm/vllm-openai-cpu:v0.9.0 org/m --port 1", "org/m --port 1"),
+        ('"$UV" run --with vllm vllm serve org/m', "org/m"),
+        ("$RUNNER run vllm serve org/m", "org/m"),
+        ("$ENGINE run -d nginx --model org/m --max-model-len 1", None),
+        ("$ENGINE rm vllm/vllm-openai --model org/m", None),
+    ],
+)
+def test_programs_in_a_variable_that_run_an_image(line: str, expected: str | None) -> None:
+    assert [words(unit) for unit in units(line + "\n", "run.sh")] == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         "COPY <<EOF /app/start.sh\n#!/bin/bash\nexec vllm serve org/m --port $PORT\nEOF",
