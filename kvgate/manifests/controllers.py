@@ -153,7 +153,7 @@ def read_unknown(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serve
             continue
         name = text_at(item, "metadata", "name") or ""
         release = Release(kind, text_at(item, "metadata", "namespace"), name, item)
-        by_name = [unit for chart in _of_engine(spec) for unit in read_object(tree, file, item, chart, release)]
+        by_name = [unit for chart in _of_engine(kind, spec) for unit in read_object(tree, file, item, chart, release)]
         by_shape = list(read_values(tree, file, spec, release))
         for found in max(by_name, by_shape, key=_words_in):
             yield _with_image(spec, found)
@@ -190,9 +190,10 @@ _TOLD: Final = {
 }
 
 
-def _of_engine(spec: Node) -> Iterator[Chart]:
-    """The servers of an object that says of its engine little more than that it is vLLM."""
-    named = next((path for path in _ENGINE_NAMES if (text_at(spec, *path) or "").lower() == "vllm"), None)
+def _of_engine(kind: str, spec: Node) -> Iterator[Chart]:
+    """The servers of an object that says of its engine little more than that it is vLLM, by a key or by its kind."""
+    own_kind = ("vllm",) if kind.lower().startswith("vllm") else None
+    named = next((path for path in _ENGINE_NAMES if (text_at(spec, *path) or "").lower() == "vllm"), own_kind)
     models = [path for path in _MODELS if text_at(spec, *path)]
     own = {entry.key.value: entry.value for entry in entries_at(spec)}
     asks = any(isinstance(value, Scalar) and _URL.match(value.value) for value in own.values())

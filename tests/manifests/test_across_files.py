@@ -230,6 +230,16 @@ def test_objects_that_ask_for_a_model_serve_none(kind: str, count: int) -> None:
     assert len(units({"m.yaml": text})) == count
 
 
+def test_a_kind_of_the_engines_name_with_a_model_and_machines_serves_it() -> None:
+    text = "apiVersion: models.example.com/v1\nkind: %s\nmetadata: {name: chat}\nspec: %s\n"
+    spec = "{modelId: org/m, replicas: 2, resources: {limits: {nvidia.com/gpu: '2'}}}"
+    (found,) = units({"m.yaml": text % ("VLLMModel", spec)})
+    assert (found.id, words(found), found.replicas) == ("VLLMModel/default/chat", "--model org/m", 2)
+    assert [request.count for request in found.gpu_requests] == [2]
+    assert units({"m.yaml": text % ("VLLMRouter", "{replicas: 1, image: x/vllm-router}")}) == []
+    assert units({"m.yaml": text % ("VLLMModelCache", spec)}) == []
+
+
 def test_a_template_is_parsed_once_for_all_installations_of_its_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     from kvgate.manifests.helm import chart
 
