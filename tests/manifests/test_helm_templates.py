@@ -119,6 +119,33 @@ def test_what_is_not_known_stays_as_written(template: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{ list \"--model\" .Release.Name | join \" \" }}", "--model {{ .Release.Name }}"),
+        ("{{ list \"a\" .Release.Name 2 | toJson }}", '["a","{{ .Release.Name }}",2]'),
+        ("{{ dict \"a\" (list (now) \"\\\"\") | toRawJson }}", '{"a":["{{ unknown }}","\\""]}'),
+        ("{{ cat \"a\" .Values.model .Release.Name }}", "{{ cat \"a\" .Values.model .Release.Name }}"),
+        ("{{ list .Release.Name .Values.small | toStrings | last }}", "4096"),
+        ("{{ list .Release.Name | toString }}", '["{{ .Release.Name }}"]'),
+        ("{{ printf \"--seed=%d --port=%v\" .Release.Revision 80 }}", "--seed={{ .Release.Revision }} --port=80"),
+        ("{{ include (printf \"%s.x\" .Release.Name) . }}", "{{ include (printf \"%s.x\" .Release.Name) . }}"),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_inside_of_what_is_known(template: str, expected: str) -> None:
+    assert evaluated(template) == expected
+
+
+def test_arguments_that_a_template_lists_as_json() -> None:
+    text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "vllm")
+    rest = 'args: {{ list "--model" .Values.model "--port" "80" (printf "--seed=%v" .Values.seed) | toJson }}'
+    (unit,) = reading(d_DOT_yaml=text.replace("REST", rest)).units
+    assert [(word.value, word.resolved) for word in unit.words] == [
+        ("--model", True), ("{{ .Values.model }}", False), ("--port", True), ("80", True),
+        ("--seed={{ .Values.seed }}", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("number", "text"),
     [(1, "1"), (0.5, "0.5"), (1e6, "1e+06"), (1048576, "1.048576e+06"), (999999, "999999"), (1e-5, "1e-05"),
      (0.0001, "0.0001"), (-2.5, "-2.5"), (123456789, "1.23456789e+08"), (0, "0"), (1e21, "1e+21")],

@@ -48,10 +48,16 @@ STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|-m\s+dynamo\
 
 @record
 class Unknown:
-    """A value that the files do not determine; ``indent`` where it would begin on a line of its own."""
+    """A value that the files do not determine.
+
+    Attributes:
+        indent: where it would begin on a line of its own.
+        written: how a template names it.
+    """
 
     reason: str
     indent: int | None = None
+    written: str = "unknown"
 
 
 Item = Any
@@ -494,14 +500,15 @@ def _source(nodes: SequenceType[Node], text: str) -> str:
 def field_of(item: Item, key: str, path: str) -> Item:
     """A key of a mapping; a missing one is nil."""
     if isinstance(item, Unknown):
-        return Unknown(f"{path} is set in no file here")
+        return Unknown(f"{path} is set in no file here", written=path)
     if isinstance(item, Mapping):
         return item.get(key)
     if isinstance(item, dict):
         if key in item:
             return item[key]
         # the names that Helm gives a template are known to be missing here, keys of `dict` are not there
-        return Unknown(f"{path} is known when the chart is installed") if item.get("__roots__") else None
+        known = Unknown(f"{path} is known when the chart is installed", written=path)
+        return known if item.get("__roots__") else None
     return None
 
 
@@ -555,6 +562,8 @@ def truth(item: Item) -> bool | None:
 
 def text_of(item: Item, place: Span | None) -> Value:
     """An item as Go prints it."""
+    if isinstance(item, Unknown):
+        return _open(item, place)
     if isinstance(item, Value):
         return item
     if isinstance(item, Scalar):
@@ -564,10 +573,18 @@ def text_of(item: Item, place: Span | None) -> Value:
         # Helm reads every number of a values file as a float
         text = go_float(value) if isinstance(value, int) and not isinstance(value, bool) else _printed(value)
         return Value(item.text if text == item.value else Text.at(text, item.span))
-    if isinstance(item, (Mapping, Sequence)):
-        return Value(Text.at(_printed(item), item.span))
-    text = _printed(item)
-    return Value(Text.at(text, place) if place is not None else Text(text, ()))
+    if isinstance(item, (Mapping, Sequence, dict, list)):
+        return json_text(item, item.span if isinstance(item, (Mapping, Sequence)) else place)
+    return Value(_placed(_printed(item), place))
+
+
+def _placed(text: str, place: Span | None) -> Text:
+    return Text.at(text, place) if place is not None else Text(text, ())
+
+
+def _open(item: Unknown, place: Span | None = None) -> Value:
+    text = f"{{{{ {item.written} }}}}"
+    return Value(_placed(text, place), (Hole(0, len(text), Unresolved(text, item.reason)),))
 
 
 def _printed(value: Any) -> str:
@@ -577,8 +594,6 @@ def _printed(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return go_float(value)
-    if isinstance(value, (Mapping, Sequence, dict, list)):
-        return json.dumps(to_json(value), ensure_ascii=False)
     return str(value)
 
 
@@ -601,18 +616,41 @@ def go_float(value: float) -> str:
     )
 
 
-def to_json(item: Item) -> Any:
-    """An item as JSON has it."""
+_MARK: Final = re.compile("\ue004([0-9]+)\ue005")
+
+
+def json_text(item: Item, place: Span | None = None, **style: Any) -> Value:
+    """An item as JSON, with what is not known of it left open.
+
+    Args:
+        style: how ``json.dumps`` writes it.
+    """
+    parts: list[Value] = []
+    written = json.dumps(_to_json(item, parts), ensure_ascii=False, **style)
+    pieces: list[Value] = []
+    at = 0
+    marks = [match for match in _MARK.finditer(written) if int(match.group(1)) < len(parts)] if parts else []
+    for match in marks:
+        pieces += [Value(_placed(written[at : match.start()], place)), _escaped(parts[int(match.group(1))])]
+        at = match.end()
+    return Value.join([*pieces, Value(_placed(written[at:], place))])
+
+
+def _to_json(item: Item, parts: list[Value]) -> Any:
+    """An item as JSON has it; what is not known, or not all of it, is added to the parts and a mark stands for it."""
     from kvgate.manifests.flags import json_of_node
 
     if isinstance(item, (Mapping, Sequence, Scalar)):
         return json_of_node(item)
-    if isinstance(item, Value):
+    if isinstance(item, Value) and item.resolved:
         return item.value
+    if isinstance(item, (Unknown, Value)):
+        parts.append(_open(item) if isinstance(item, Unknown) else item)
+        return f"\ue004{len(parts) - 1}\ue005"
     if isinstance(item, dict):
-        return {key: to_json(value) for key, value in item.items() if key != "__roots__"}
+        return {key: _to_json(value, parts) for key, value in item.items() if key != "__roots__"}
     if isinstance(item, list):
-        return [to_json(value) for value in item]
+        return [_to_json(value, parts) for value in item]
     return item if isinstance(item, (str, int, float, bool, type(None))) else str(item)
 
 
@@ -695,7 +733,7 @@ def _yaml_value(value: Item, indent: int, parts: list[Value]) -> None:
 
 def _yaml_scalar(item: Item) -> Value:
     if isinstance(item, Unknown):
-        return Value(Text("{{ unknown }}", ()), (Hole(0, 13, Unresolved("{{ unknown }}", item.reason)),))
+        return _open(item)
     if isinstance(item, Value):
         # what a helper made of values, in quotes
         return Value.join([_plain_text('"', item.text), _escaped(item), _plain_text('"', item.text)])
@@ -807,6 +845,7 @@ def _default(items: list[Item]) -> Item:
 
 
 def _string(item: Item) -> str:
+    item = text_of(item, None) if isinstance(item, (Unknown, Mapping, Sequence, dict, list)) else item
     if isinstance(item, Value) and not item.resolved:
         raise ValueError
     return _printed(plain(item)) if not isinstance(plain(item), str) else str(plain(item))
@@ -946,6 +985,8 @@ def _printf(items: list[Item]) -> Item:
         item = arguments.pop(0) if arguments else None
         if verb == "q":
             parts.append(_quoted([item]))
+        elif isinstance(item, Unknown):
+            parts.append(text_of(item, None))
         elif verb in "dxX" or "." in match.group():
             number = _number(item)
             written = match.group() % (int(number) if verb in "dxX" else number)
@@ -1140,7 +1181,7 @@ def _has_key(items: list[Item]) -> Item:
 
 _TAKES_UNKNOWN: Final = frozenset(
     {"default", "coalesce", "ternary", "not", "dict", "list", "index", "merge", "mergeOverwrite", "set", "toYaml",
-     "nindent", "indent", "required", "empty", "append", "prepend", "tuple", "dig"}
+     "nindent", "indent", "required", "empty", "append", "prepend", "tuple", "dig", "printf"}
 )  # fmt: skip
 
 
@@ -1167,9 +1208,9 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "quote": _quoted,
     "squote": lambda items: Value.join([_plain_text("'", None), text_of(items[-1], None), _plain_text("'", None)]),
     "toYaml": _through(lambda items: to_yaml(items[-1])),
-    "toJson": lambda items: json.dumps(to_json(items[-1]), separators=(",", ":"), ensure_ascii=False),
-    "toRawJson": lambda items: json.dumps(to_json(items[-1]), separators=(",", ":"), ensure_ascii=False),
-    "toPrettyJson": lambda items: json.dumps(to_json(items[-1]), indent=2, ensure_ascii=False),
+    "toJson": lambda items: json_text(items[-1], separators=(",", ":")),
+    "toRawJson": lambda items: json_text(items[-1], separators=(",", ":")),
+    "toPrettyJson": lambda items: json_text(items[-1], indent=2),
     "nindent": _on_new_line,
     "indent": lambda items: _on_new_line(items, newline=False),
     "trim": lambda items: _trimmed(text_of(items[-1], None)),
@@ -1249,8 +1290,8 @@ FUNCTIONS: Final[dict[str, Callable[[list[Item]], Item]]] = {
     "substr": lambda items: _of_text(lambda text: text[max(_whole(items[0]), 0) : _end(items[1])])([items[2]]),
     "semverCompare": lambda items: _satisfies(_string(items[1]), _string(items[0])),
     "b64dec": lambda items: base64.b64decode(_string(items[-1]), validate=True).decode(),
-    "cat": lambda items: " ".join(_string(item) for item in items),
-    "toStrings": lambda items: [_string(item) for item in _listed(items[-1])],
+    "cat": lambda items: _joined([" ", items]),
+    "toStrings": lambda items: [text_of(item, None) for item in _listed(items[-1])],
     "any": lambda items: any(truth(item) for item in items),
     "all": lambda items: all(truth(item) for item in items),
     "omit": lambda items: {k: v for k, v in _entries(items[0]).items() if k not in {_string(i) for i in items[1:]}},
