@@ -167,22 +167,47 @@ class Peers:
         self._indexes = {key: known for key, known in self._indexes.items() if key[1] is None}
 
     def _known(self, kind: type[_Item], path: str) -> list[_Item]:
-        """The objects of a kind in the tree, and in the templates of the chart that a file is one of."""
+        """The objects of a kind in the tree, and in the templates of the chart that a file is one of; of a template
+        without a chart those that it makes itself."""
         from_files = self._index(kind, None)
-        if "templates/" not in path:
+        file = self._tree.files.get(path)
+        if "templates/" not in path and (file is None or not is_go_template(file.text)):
             return from_files
-        from kvgate.manifests.helm.chart import folder_of_chart
+        from kvgate.manifests.helm.chart import chart_of, folder_of_chart
 
         folder = folder_of_chart(path)
-        return from_files if folder is None else [*from_files, *self._index(kind, folder)]
+        if chart_of(self._tree, folder).known:
+            return [*from_files, *self._index(kind, folder)]
+        return [*from_files, *self._index(kind, path)]
 
-    def _index(self, kind: type[_Item], folder: str | None) -> list[_Item]:
-        known = self._indexes.get((kind, folder))
+    def _index(self, kind: type[_Item], place: str | None) -> list[_Item]:
+        """The objects of a kind in the files, in the templates of a chart by its folder, or in one by its path."""
+        known = self._indexes.get((kind, place))
         if known is None:
             marks, objects = _OBJECTS[kind]
-            documents = self._documents(marks) if folder is None else self._templates(marks, folder)
-            known = self._indexes[kind, folder] = list(objects(self, documents))
+            if place is None:
+                documents = self._documents(marks)
+            elif place in self._tree.files:
+                documents = self._made_by(marks, self._tree.files[place])
+            else:
+                documents = self._templates(marks, place)
+            known = self._indexes[kind, place] = list(objects(self, documents))
         return known
+
+    def _made_by(self, marks: Iterable[str], file: SourceFile) -> Iterator[tuple[SourceFile, Node]]:
+        """What a template makes whose values are not known."""
+        from kvgate.manifests.helm.chart import render_statically
+        from kvgate.manifests.helm.go_template import TemplateError
+
+        if not _has_any(file.text, marks):
+            return
+        try:
+            documents = render_statically(self._tree, file).documents
+        except TemplateError:
+            return
+        for document in documents:
+            for item in expand_list(document):
+                yield file, item
 
     def _templates(self, marks: Iterable[str], folder: str) -> Iterator[tuple[SourceFile, Node]]:
         """What the templates of a chart make with its values."""

@@ -388,6 +388,57 @@ def test_branches_around_a_script() -> None:
     assert words(unit) == "?{{ .Values.model }} --port 80 ?--enable-lora ?--max-model-len {{ .Values.length }}"
 
 
+def test_objects_of_one_template_refer_to_each_other() -> None:
+    """Also where the values of the chart are not at hand."""
+    script = """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: {{ include "c.fullname" . }}-scripts}
+        data:
+          start.sh: |
+            exec python3 -m vllm.entrypoints.openai.api_server --model {{ .Values.model }} \\
+              {{- if .Values.seed }}
+              --seed {{ .Values.seed }} \\
+              {{- end }}
+              --port 80
+        ---
+        apiVersion: apps/v1
+        kind: StatefulSet
+        metadata: {name: {{ include "c.fullname" . }}}
+        spec:
+          template:
+            spec:
+              containers:
+                - name: inference
+                  image: {{ .Values.image }}
+                  command: [bash, /scripts/start.sh]
+                  volumeMounts: [{name: s, mountPath: /scripts}]
+              volumes: [{name: s, configMap: {name: {{ include "c.fullname" . }}-scripts}}]
+        """
+    for path in ("d_DOT_yaml", "c__templates__d_DOT_yaml"):
+        (unit,) = reading(**{path: script}).units
+        assert (unit.kind, words(unit)) == (
+            "StatefulSet",
+            "--model ?{{ .Values.model }} ?--seed {{ .Values.seed }} --port 80",
+        )
+    served = """\
+        apiVersion: serving.kserve.io/v1beta1
+        kind: InferenceService
+        metadata: {name: {{ .Values.name }}}
+        spec:
+          predictor:
+            model: {modelFormat: {name: vLLM}, runtime: {{ .Values.name }}-runtime, args: [--seed=1], storageUri: oci://m}
+        ---
+        apiVersion: serving.kserve.io/v1alpha1
+        kind: ServingRuntime
+        metadata: {name: {{ .Values.name }}-runtime}
+        spec:
+          containers: [{name: main, image: vllm/vllm-openai:v1, args: [--model=/mnt/models, "--port={{ .Values.p }}"]}]
+        """
+    (unit,) = reading(d_DOT_yaml=served).units
+    assert (unit.kind, words(unit)) == ("InferenceService", "--model=/mnt/models ?--port={{ .Values.p }} --seed=1")
+
+
 def test_documents_that_a_trimmed_tag_joins_to_their_separator() -> None:
     found = reading(
         c__Chart_DOT_yaml="name: c\n",
