@@ -683,6 +683,8 @@ class _Reader:
     def _while(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         condition = [child for child in node.children if child.type != "do_group"]
         body = [child for child in node.children if child.type == "do_group"]
+        if not scope.arguments and any(source.text(child).startswith("getopts ") for child in condition):
+            return  # without known arguments there are no options
         until = node.children[0].type == "until"
         written = _short(_written(source, condition))
         # one round of an endless loop, and of one that sleeps until something is there, shows all that it starts
@@ -1079,7 +1081,7 @@ class _Reader:
 
     def _shell_text(self, words: tuple[Word, ...], scope: _Scope) -> tuple[Word | None, Sequence[Word], Value | None]:
         for index, word in enumerate(words):
-            if not names_program(word, SHELLS) or (index and words[index - 1].value.startswith("-")):
+            if not names_program(word, SHELLS) or (index and _is_told(words, index)):
                 continue
             at, is_script = index + 1, False
             if basename(word) == "busybox":
@@ -1630,6 +1632,14 @@ def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
     if not parts:
         return Value(Text("", ()))
     return Value.join(parts)
+
+
+def _is_told(words: Sequence[Word], index: int) -> bool:
+    """Whether a word is the value of the option before it (``--shell bash``) rather than a program."""
+    option = words[index - 1].value
+    if not option.startswith("-") or "=" in option:
+        return False
+    return not re.fullmatch(r"-[a-zA-Z]*c", "".join(word.value for word in words[index + 1 : index + 2]))
 
 
 def _names_script(words: Sequence[Word]) -> bool:

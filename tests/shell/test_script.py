@@ -410,6 +410,35 @@ def test_what_is_quoted_in_a_pattern_stands_for_itself(right: str, *, holds: boo
 
 
 @pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("srun --nodes=2 bash -c 'vllm serve m'", True),
+        ("srun --overlap -N 1 --container-image=x#y bash -lc 'vllm serve m'", True),
+        ("srun --exclusive bash -c 'cd /x\nvllm serve m'", True),
+        ("su - user -s /bin/bash -c 'vllm serve m'", True),
+        ("run --shell bash 'vllm serve m'", False),
+        ("run --entrypoint bash image -c 'vllm serve m'", False),
+    ],
+)
+def test_shells_behind_options_of_another_program(line: str, *, runs: bool) -> None:
+    found = [[word.value for word in command.words] for command in commands(text_of(line))]
+    assert (["vllm", "serve", "m"] in found) is runs
+
+
+def test_options_that_nobody_gives() -> None:
+    script = """M=m; P=1
+        while getopts "m:p:h" option; do
+            case $option in m) M=$OPTARG;; p) P=$OPTARG;; *) exit 1;; esac
+        done
+        shift $((OPTIND - 1))
+        vllm $M $P "$@"
+        """
+    assert words(script) == ["m", "1", "??$@"]
+    told = commands(text_of("set -- -m q\n" + script))[-1]
+    assert shown(told.words[1]) == "??$M"
+
+
+@pytest.mark.parametrize(
     ("script", "expected"),
     [
         (
