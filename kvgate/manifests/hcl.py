@@ -35,11 +35,10 @@ _IDENTITIES: Final = frozenset(
 )  # fmt: skip
 # The folder of the file, as an expression that is not followed shows it before a path.
 MODULE: Final = re.compile(r"^\{\{ path\.(?:module|root|cwd) \}\}/")
-# A condition that files may decide: a variable, or one that is compared with a literal.
-_CONDITION: Final = re.compile(
-    r"(?P<negated>!?)(?P<name>(?:var|local)\.[\w.-]+)"
-    r"(?:\s*(?P<operator>[!=]=)\s*(?P<literal>null|true|false|-?[\d.]+|\"[^\"\\$%]*\"))?"
-)
+# A variable or local with what is taken out of it; what an index names is one itself.
+_NAME: Final = r"(?:var|local)\.[\w-]+"
+_REFERENCE: Final = re.compile(rf"({_NAME})((?:\.[\w-]+|\[(?:\"[^\"\[\]]*\"|[0-9]{{1,4}}|{_NAME}(?:\.[\w-]+)*)\])*)")
+_PART: Final = re.compile(rf"\.([\w-]+)|\[\"([^\"]*)\"\]|\[([0-9]+)\]|\[({_NAME}[\w.-]*)\]")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|\$\$\{|%%\{", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
@@ -227,6 +226,7 @@ class _Converter:
             "expression": self._reference,
             "variable_expr": self._reference,
             "conditional": self._choice,
+            "operation": self._operation,
             "string_lit": self._template,
             "quoted_template": self._template,
             "heredoc_template": self._template,
@@ -251,27 +251,43 @@ class _Converter:
         return _at(found, self.span(node)) if found is not None else None
 
     def _named(self, written: str) -> Node | None:
-        match = re.fullmatch(r"((?:var|local)\.[\w-]+)((?:\.[\w-]+|\[\"[^\"\[\]]*\"\])*)", written)
+        match = _REFERENCE.fullmatch(written)
         if match is None:
             return None
         found = self.symbols.value(match.group(1))
-        for plain, quoted in re.findall(r"\.([\w-]+)|\[\"([^\"]*)\"\]", match.group(2)):
-            found = found.get(plain or quoted) if isinstance(found, Mapping) else None
+        for part in _PART.finditer(match.group(2)):
+            plain, quoted, number, other = part.groups()
+            if other is not None:
+                index = self._named(other)
+                quoted = index.value if isinstance(index, Scalar) else None
+            if number is not None:
+                found = (
+                    found.items[int(number)] if isinstance(found, Sequence) and int(number) < len(found.items) else None
+                )
+            else:
+                name = plain if plain is not None else quoted
+                found = found.get(name) if isinstance(found, Mapping) and name is not None else None
         return found
 
     def _choice(self, node: Any, depth: int) -> Node | None:
         """The branch that a conditional takes, where files decide it."""
         test, *branches = [child for child in node.named_children if child.type == "expression"]
-        match = _CONDITION.fullmatch(self.text(test).strip("() \t"))
-        found = self._named(match["name"]) if match is not None else None
-        if match is None or not isinstance(found, Scalar) or "{{" in found.value or len(branches) != 2:
-            return None
-        holds = found.value == (match["literal"] or "true").strip('"')
-        if match["literal"] == "null":
-            holds = holds and not found.style
-        if match["operator"] == "!=" or match["negated"]:
-            holds = not holds
-        return self.expression(branches[0 if holds else 1], depth + 1)
+        holds = _truth(self.expression(test, depth + 1))
+        return self.expression(branches[not holds], depth + 1) if holds is not None and len(branches) == 2 else None
+
+    def _operation(self, node: Any, depth: int) -> Node | None:
+        """What a comparison, or conditions together, come to."""
+        parts = node.named_children[0].children
+        at = next((index for index, part in enumerate(parts) if not part.is_named), 0)
+        left = self._operand(parts[:at], depth) if at else None
+        right = self._operand(parts[at + 1 :], depth)
+        holds = _compared(self.text(parts[at]), left, right)
+        return None if holds is None else Scalar(self.span(node), str(holds).lower())
+
+    def _operand(self, parts: list[Any], depth: int) -> Node | None:
+        if len(parts) == 1:
+            return self.expression(parts[0], depth + 1)
+        return self._named(self.file.text[parts[0].start_byte : parts[-1].end_byte]) if parts else None
 
     def _template(self, node: Any, depth: int) -> Node:
         heredoc = node.type == "heredoc_template"
@@ -388,8 +404,37 @@ def _items(node: Node) -> list[Node]:
     return node.items if isinstance(node, Sequence) else [node]
 
 
+def _truth(node: Node | None) -> bool | None:
+    return {"true": True, "false": False}.get(node.value) if isinstance(node, Scalar) else None
+
+
+def _compared(operator: str, left: Node | None, right: Node | None) -> bool | None:
+    """The truth of an operation on two values, or on the right one alone; None where files do not decide it."""
+    if operator in ("!", "&&", "||"):
+        one, other = _truth(left), _truth(right)
+        if operator == "!":
+            return None if other is None else not other
+        decides = operator == "||"
+        return decides if decides in (one, other) else None if None in (one, other) else not decides
+    if not isinstance(left, Scalar) or not isinstance(right, Scalar) or "{{" in left.value + right.value:
+        return None
+    if operator in ("==", "!="):
+        same = left.value == right.value and _is_null(left) == _is_null(right)
+        return same if operator == "==" else not same
+    order = {"<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}.get(operator)
+    try:
+        one_number, other_number = float(left.value), float(right.value)
+    except ValueError:
+        return None
+    return (one_number > other_number) - (one_number < other_number) in order if order is not None else None
+
+
+def _is_null(node: Scalar) -> bool:
+    return node.value == "null" and not node.style
+
+
 def _is_empty(node: Node) -> bool:
-    return isinstance(node, Scalar) and (not node.value or (node.value == "null" and not node.style))
+    return isinstance(node, Scalar) and (not node.value or _is_null(node))
 
 
 def _joined(separator: Scalar, items: Sequence, use: Span) -> Scalar:

@@ -14,7 +14,7 @@ from typing import Final
 
 from kvgate.manifests.hcl import MODULE, Block, NotHCLError, read_blocks, walk_mappings
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
-from kvgate.manifests.unit import ServeUnit, Unread
+from kvgate.manifests.unit import NodeHint, ServeUnit, Unread
 from kvgate.source.text import SourceFile, Text
 from kvgate.source.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, parse_embedded
 
@@ -32,6 +32,11 @@ _LISTS: Final = {
     "volume_mount": "volumeMounts",
 }
 _PROVIDER: Final = re.compile(r"kubernetes_(?P<kind>[a-z_]+?)(?:_v[0-9]\w*)?")
+# Blocks whose values others may use, and serve with.
+_DEFINITIONS: Final = ("locals", "variable")
+# Where a resource that is a machine says of what type it is.
+_MACHINES: Final = ("instance_type", "machine_type", "vm_size", "size")
+_MACHINE: Final = re.compile(r"[a-z][\w-]*\.[\w.-]+|[a-z]\w*-[\w-]+|Standard_\w+")
 # Arguments of resources that hold whole manifests as text or as an object.
 _MANIFESTS: Final = ("manifest", "yaml_body", "yaml")
 
@@ -43,13 +48,36 @@ def read_terraform(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]
     except (NotHCLError, RecursionError) as error:
         yield Unread(str(error) or "nested too deeply", file.line_span(1), serves="vllm" in file.text.lower())
         return
-    for block in blocks:
-        if text_at(block.body, "count") == "0":
-            continue
-        found = list(_resource(tree, file, block)) if block.type == "resource" and block.labels else []
-        yield from found
-        if not found:
-            yield from _rest(tree, file, block)
+    read = [(block, list(_of_block(tree, file, block))) for block in blocks if not _is_left_out(file, block)]
+    used = {place for block, found in read if block.type not in _DEFINITIONS for place in _places(found)}
+    for block, found in read:
+        if block.type not in _DEFINITIONS or used.isdisjoint(_places(found)):
+            yield from found
+
+
+def _of_block(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit | Unread]:
+    found = list(_resource(tree, file, block)) if block.type == "resource" and block.labels else []
+    yield from found
+    if not found:
+        stated = (node for key in _MACHINES if (node := scalar_at(block.body, key)) is not None)
+        machine = next((node for node in stated if _MACHINE.fullmatch(node.value)), None)
+        hints = [NodeHint("instance-type", (machine.value,), machine.span)] if machine else []
+        for unit in _rest(tree, file, block):
+            yield replace(unit, node_hints=(*unit.node_hints, *hints)) if isinstance(unit, ServeUnit) else unit
+
+
+def _places(found: list[ServeUnit | Unread]) -> Iterator[tuple[str, int]]:
+    """Where the words of servers are written."""
+    for unit in found:
+        yield from ((word.span.path, word.span.start) for word in (unit.words if isinstance(unit, ServeUnit) else ()))
+
+
+def _is_left_out(file: SourceFile, block: Block) -> bool:
+    """Whether a block counts none, whatever is asked for: ``var.enabled ? 1 : 0`` is there to be turned on."""
+    entry = block.body.entry("count")
+    if entry is None or not isinstance(entry.value, Scalar) or entry.value.value != "0":
+        return False
+    return file.text[entry.key.span.end : entry.value.span.start].strip() == "="
 
 
 def _resource(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit | Unread]:

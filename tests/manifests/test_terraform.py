@@ -117,6 +117,15 @@ VARIABLES = """\
         ('["--model", (var.model != "org/m") ? "a" : var.model]', "--model org/m"),
         ('["--model", var.token == "" ? "a" : "b"]', '--model ?{{ var.token == "" ? "a" : "b" }}'),
         ('["--model", length(var.model) > 0 ? "a" : "b"]', '--model ?{{ length(var.model) > 0 ? "a" : "b" }}'),
+        ('concat(["--model", "m"], !var.eager && local.length > 4000 ? ["--seed", "1"] : [])', "--model m --seed 1"),
+        (
+            '["--model", var.eager || var.token == "a" ? "a" : "b"]',
+            '--model ?{{ var.eager || var.token == "a" ? "a" : "b" }}',
+        ),
+        ('["--model", local.big ? "a" : "b"]', "--model b"),
+        ('["--model", local.models[local.chosen].id]', "--model org/a"),
+        ('["--model", local.more[0]]', "--model --max-model-len"),
+        ('["--model", local.more[7]]', "--model ?{{ local.more[7] }}"),
         ('compact(["--model", "m", var.eager ? "--enforce-eager" : "", var.task == null ? null : "x"])', "--model m"),
         ('concat(["--model", "m"], !var.eager ? ["--enforce-eager"] : [])', "--model m --enforce-eager"),
         ('["--model", coalesce(var.task, "", var.model)]', "--model org/m"),
@@ -130,6 +139,8 @@ def test_expressions(arguments: str, expected: str) -> None:
           more   = ["--max-model-len", tostring(local.length)]
           length = 4096
           loop   = local.loop
+          big    = local.length >= 8192
+          chosen = "a"
           models = {{ a = {{ id = "org/a" }} }}
         }}
         resource "google_cloud_run_v2_service" "chat" {{
@@ -272,6 +283,44 @@ def test_a_helm_release_of_a_chart_of_the_tree(chart: str) -> None:
     ]
     assert found[0].image is not None
     assert found[0].image.value == "vllm/vllm-openai:v0.10.0"
+
+
+SCRIPT = """\
+    locals {
+      script = <<-EOT
+        docker run --gpus all vllm/vllm-openai:v0.8.5 --model org/m
+      EOT
+    }
+    """
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("", [("main.tf/locals.script", [])]),
+        (
+            'resource "aws_instance" "a" {\n  instance_type = "g5.xlarge"\n  user_data = base64encode(local.script)\n}',
+            [("main.tf/aws_instance.user_data", [("instance-type", ("g5.xlarge",))])],
+        ),
+        (
+            'resource "x_vm" "a" {\n  size = 100\n  machine_type = var.type\n  user_data = local.script\n}\n',
+            [("main.tf/x_vm.user_data", [])],
+        ),
+        # turned on by a variable, or counted out
+        (
+            'variable "on" { default = false }\n'
+            'resource "x_vm" "a" {\n  count = var.on ? 1 : 0\n  user_data = local.script\n}\n',
+            [("main.tf/x_vm.user_data", [])],
+        ),
+        ('resource "x_vm" "a" {\n  count = 0\n  user_data = local.script\n}\n', [("main.tf/locals.script", [])]),
+    ],
+)
+def test_a_script_of_a_local_is_that_of_the_machine_that_uses_it(
+    resource: str, expected: list[tuple[str, list[tuple[str, tuple[str, ...]]]]]
+) -> None:
+    found = units(dedent(SCRIPT) + resource)
+    assert [(unit.id, [(hint.key, hint.values) for hint in unit.node_hints]) for unit in found] == expected
+    assert [words(unit) for unit in found] == ["--model org/m"]
 
 
 def test_scripts_that_machines_start_with(tmp_path: Path) -> None:
