@@ -361,6 +361,8 @@ class _Parser:
             return at + 1
         if self.positional_model and self.model is None:
             self.model = Argument("model", value, None, word.text, word.span, True)
+        elif not word.resolved and word.unresolved[0].text == word.value:  # may be none, or several
+            self.problem("unresolved-words", "a word that the files do not determine", word.span, word.value)
         elif self.positional_model and self.model is not None and self.model.flag is not None:
             self.problem("duplicate-model", "the model stands here and after --model", word.span, self.model.flag.value)
             self.model = Argument("model", value, None, word.text, word.span, True, repeated=True)

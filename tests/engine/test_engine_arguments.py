@@ -336,6 +336,15 @@ def test_a_splitting_word_in_the_place_of_the_model() -> None:
     assert named.model.value == "m"
 
 
+def test_a_word_that_nobody_knows_is_no_second_model() -> None:
+    parsed = parse_words(*plain("--model", "m"), word("{{ more }}", "{{ more }}"), *plain("--port", "80"))
+    assert parsed.model is not None
+    assert parsed.model.value == "m"
+    assert kinds(parsed) == ["model-as-flag", "unresolved-words"]
+    partly = parse_words(*plain("--model", "m"), word("org/${NAME}", "${NAME}"))
+    assert kinds(partly) == ["model-as-flag", "duplicate-model"]
+
+
 def test_a_quoted_unresolved_model() -> None:
     parsed = parse_words(word("${MODEL}", "${MODEL}"), *plain("--port", "80"))
     assert parsed.model is not None
