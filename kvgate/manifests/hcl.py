@@ -6,12 +6,14 @@ tree-sitter-hcl reads the syntax. Of expressions, those are followed that files 
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from kvgate.manifests.flags import json_of_node
 from kvgate.manifests.tree import Tree
 from kvgate.records import record
 from kvgate.shell.value import Value
@@ -333,8 +335,16 @@ class _Converter:
         yield Text.of_span(Span(self.file, at, end))
 
     def _tuple(self, node: Any, depth: int) -> Node:
-        items = [self.expression(child, depth + 1) for child in node.named_children if child.type == "expression"]
+        items = [self._item(child, depth + 1) for child in node.named_children if child.type == "expression"]
         return Sequence(self.span(node), items)
+
+    def _item(self, node: Any, depth: int) -> Node:
+        """One of several values, among which JSON is a text: ``["--hf-overrides", jsonencode({ x = 1 })]``."""
+        found = self.expression(node, depth)
+        if isinstance(found, Mapping) and self.text(node).lstrip().startswith("jsonencode"):
+            text = Text.at(json.dumps(json_of_node(found), ensure_ascii=False), self.span(node))
+            return Scalar(text.span, text.value, '"', mapped=text)
+        return found
 
     def _object(self, node: Any, depth: int) -> Node:
         entries: list[Entry] = []

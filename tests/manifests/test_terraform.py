@@ -129,6 +129,8 @@ VARIABLES = """\
         ('compact(["--model", "m", var.eager ? "--enforce-eager" : "", var.task == null ? null : "x"])', "--model m"),
         ('concat(["--model", "m"], !var.eager ? ["--enforce-eager"] : [])', "--model m --enforce-eager"),
         ('["--model", coalesce(var.task, "", var.model)]', "--model org/m"),
+        ('["--model", "m", "-O", jsonencode({ level = 3, x = [true] })]', '--model m -O {"level": 3, "x": [true]}'),
+        ('["--model", "m", "-O", jsonencode({ level = var.token })]', '--model m -O ?{"level": "{{ var.token }}"}'),
         ('["--model", local.loop]', "--model ?{{ local.loop }}"),
         (r'["--model", "a\"b\u0041%%{c}"]', '--model a"bA%{c}'),
     ],
