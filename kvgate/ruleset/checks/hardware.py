@@ -20,7 +20,10 @@ def refusal(case: Case) -> str | None:
     prediction = case.prediction
     if prediction is None or prediction.starts != "no" or prediction.kv_cache.bytes_per_block is not None:
         return None
-    return prediction.reasons[-1] if prediction.reasons else None
+    # what nobody knows refuses nothing: words that the release has not are the reason then, and told elsewhere
+    unknown = {f"--{dest.replace('_', '-')} is not known" for dest in case.plan.values if case.is_unresolved(dest)}
+    reason = prediction.reasons[-1] if prediction.reasons else None
+    return None if reason is not None and reason.partition(":")[0] in unknown else reason
 
 
 def culprit(case: Case) -> str | None:
