@@ -367,7 +367,7 @@ class _Reader:
 
     def nodes(self, source: _Source, nodes: Iterable[Any], scope: _Scope, conditions: tuple[str, ...]) -> None:
         for node in nodes:
-            if self.told and scope.ended == "exit":
+            if scope.ended in ("break", "continue") or (self.told and scope.ended == "exit"):
                 return  # of what fails, it is taken that it does not
             self.node(source, node, scope, conditions)
 
@@ -401,6 +401,7 @@ class _Reader:
         status: bool | None = True  # of all that is before, and what it is taken to be
         assumed: bool | None = True
         tests = True  # whether that is nothing but tests and what they set
+        leaves = ""
         for joint, part in _chain(node):
             either = joint is not None and joint.type == "||"
             runs, likely = (status, assumed) if not either else (_negated(status), _negated(assumed))
@@ -417,10 +418,11 @@ class _Reader:
                 self._set_if(source, part, f"not: {written}" if either else written, likely, scope, inner)
             else:
                 self.node(source, part, scope, inner)
+                leaves = scope.ended if runs and scope.ended in ("break", "continue") else leaves
             status = verdict if runs else either if verdict is either else None
             assumed = guess if likely else either if likely is False or guess is either else None
             tests = tests and (_sets(part) or _tests([part]))
-        scope.ended = ""  # only on a condition
+        scope.ended = leaves  # what else ends here does so on a condition
 
     def _set_if(
         self,
@@ -450,7 +452,7 @@ class _Reader:
         if body.type == "command":
             self._command(source, body, scope, conditions, extra, self._document(source, node, scope))
             self._copy(source, body, scope, node.children)
-        else:
+        elif body.type != "while_statement" or not self._line_by_line(source, node, body, scope, conditions):
             self.node(source, body, scope, conditions)
         last = body  # the parser takes it for the whole list's
         while last.type == "list":
@@ -482,6 +484,35 @@ class _Reader:
         if text is not None:
             target = posixpath.normpath(files[1].value)
             self.copied[target] = self.copied[posixpath.join(target, posixpath.basename(files[0].value))] = text
+
+    def _line_by_line(
+        self, source: _Source, statement: Any, loop: Any, scope: _Scope, conditions: tuple[str, ...]
+    ) -> bool:
+        """``while IFS=, read -r a b; do ...; done <<EOF``, over lines that are known and few; whether it is one."""
+        text = self._document(source, statement, scope)
+        for child in statement.children:
+            if child.type == "herestring_redirect":
+                text = self._single(source, child.children[-1], scope)
+        condition, *_ = (child for child in loop.children if child.is_named)
+        reads = condition.child_by_field_name("name") if condition.type == "command" else None
+        if text is None or not text.resolved or reads is None or source.text(reads) != "read":
+            return False
+        ends = [match.end() for match in re.finditer(r"[^\n]*\n|[^\n]+\Z", text.value)]
+        if len(ends) > MAX_ITEMS or self.steps > MAX_UNROLLED:
+            return False
+        for start, end in pairwise([0, *ends]):
+            self._command(source, condition, scope, conditions, [], text.slice(start, end))
+            if self._ends_with(
+                source, [child for child in loop.children if child.type == "do_group"], scope, conditions
+            ):
+                break
+        return True
+
+    def _ends_with(self, source: _Source, body: Sequence[Any], scope: _Scope, conditions: tuple[str, ...]) -> bool:
+        """Run one round of a loop; whether it is the last one."""
+        self.nodes(source, body, scope, conditions)
+        ended, scope.ended = scope.ended, _after_loop(scope.ended)
+        return ended == "break"
 
     def _document(self, source: _Source, statement: Any, scope: _Scope) -> Value | None:
         """What a statement reads from a here document."""
@@ -606,7 +637,7 @@ class _Reader:
                 continue
             patterns, body = _case_item(item)
             written = [source.text(pattern) for pattern in patterns]
-            plain = [re.sub(r"['\"]", "", pattern) for pattern in written]
+            plain = [re.sub(r"['\"]|\\(.)", _literal, pattern) for pattern in written]
             if subject is not None and subject.resolved and not any("$" in pattern for pattern in plain):
                 if any(matches_pattern(subject.value, pattern) for pattern in plain):
                     self.nodes(source, body, scope, conditions)
@@ -650,8 +681,8 @@ class _Reader:
         if items and len(items) <= MAX_ITEMS and all(item.resolved for item in items) and self.steps < MAX_UNROLLED:
             for item in items:
                 scope.assign(name, Value(item.text), item.span)
-                self.node(source, body, scope, conditions)
-                scope.ended = _after_loop(scope.ended)
+                if self._ends_with(source, [body], scope, conditions):
+                    return
             return
         span = source.span(node)
         inner = self.branch(scope)
@@ -667,8 +698,8 @@ class _Reader:
         if body is not None and counts is not None and self.steps < MAX_UNROLLED:
             for number in counts[1]:
                 scope.assign(counts[0], Value(Text.at(str(number), span)), span)
-                self.node(source, body, scope, conditions)
-                scope.ended = _after_loop(scope.ended)
+                if self._ends_with(source, [body], scope, conditions):
+                    return
             return
         inner = self.branch(scope)
         head = source.masked[node.start_byte : body.start_byte] if body is not None else ""
@@ -697,9 +728,7 @@ class _Reader:
             if verdict is None:
                 break
             before = (dict(scope.variables), None if scope.arguments is None else list(scope.arguments))
-            self.nodes(source, body, scope, conditions)
-            scope.ended = _after_loop(scope.ended)
-            if once or before == (scope.variables, scope.arguments):
+            if self._ends_with(source, body, scope, conditions) or once or before == (scope.variables, scope.arguments):
                 return
         inner = self.branch(scope)
         self.nodes(source, condition, inner, conditions)
@@ -1632,6 +1661,11 @@ def _joined(words: Sequence[Word], *, splits: bool | None = None) -> Value:
     if not parts:
         return Value(Text("", ()))
     return Value.join(parts)
+
+
+def _literal(match: re.Match[str]) -> str:
+    """What a quotation mark, or a character behind a backslash, is in a pattern."""
+    return f"[{match[1]}]" if match[1] and match[1] in "*?[" else match[1] or ""
 
 
 def _is_told(words: Sequence[Word], index: int) -> bool:

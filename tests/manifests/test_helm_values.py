@@ -408,6 +408,64 @@ def test_shapes(text: str, expected: str | None) -> None:
     assert [words(unit) for unit in units(text)] == ([] if expected is None else [expected])
 
 
+def test_servers_with_a_section_for_vllm() -> None:
+    text = """\
+        models:
+          chat:
+            modelName: org/chat
+            servedModelName: chat
+            vllm: {image: "vllm/vllm-openai:v1", maxModelLen: 8, gpuMemoryUtilization: "0.5"}
+            resources: {limits: {nvidia.com/gpu: 2}}
+          embed:
+            modelName: org/embed
+            vllm: {image: "vllm/vllm-openai:v2", task: embed}
+            resources: {limits: {nvidia.com/gpu: 1}}
+          other:
+            modelName: org/other
+            vllm: {image: "example/router:v1", task: embed}
+            resources: {}
+        """
+    chat, embed = units(text)
+    assert words(chat) == "--model org/chat --served-model-name chat --max-model-len 8 --gpu-memory-utilization 0.5"
+    assert words(embed) == "--model org/embed --task embed"
+    assert [(unit.image.value if unit.image else "", unit.span.line, gpus(unit)) for unit in (chat, embed)] == [
+        ("vllm/vllm-openai:v1", 2, [2]),
+        ("vllm/vllm-openai:v2", 7, [1]),
+    ]
+
+
+def test_a_model_that_its_chart_hands_on_by_a_variable() -> None:
+    text = """\
+        vllm:
+          image: {repository: vllm/vllm-openai}
+          env: {MODEL: org/m, MAX_MODEL_LEN: "8192", OTHER: x}
+          resources: {}
+        """
+    found = one(text)
+    assert words(found) == "--max-model-len 8192"
+    assert found.storage_model is not None
+    assert found.storage_model.value == "org/m"
+    assert [note.text for note in found.notes[:1]] == ["MAX_MODEL_LEN"]
+    assert units(text.replace("vllm/vllm-openai", "example/vllm-client")) == []
+    assert units(text.replace("MODEL:", "NAME:")) == []
+
+
+def test_models_by_name_below_another_chart() -> None:
+    text = """\
+        service:
+          models:
+            small: {id: org/small, enabled: true, args: [--max-model-len, "4096", --enable-lora]}
+            large: {id: org/large, enabled: false, args: [--max-model-len, "4096"]}
+            named: {name: n, modelName: org/named, args: [--max-model-len, "8", --enable-lora]}
+        comment: vllm
+        """
+    small, named = units(text)
+    assert (small.id, words(small)) == (
+        "values.yaml/service/models/small", "--model org/small --max-model-len 4096 --enable-lora",
+    )  # fmt: skip
+    assert words(named) == "--model org/named --max-model-len 8 --enable-lora"
+
+
 def test_values_are_recognised_by_name_or_by_what_they_hold() -> None:
     text = "vllm: {model: org/m, maxModelLen: 1, tensorParallelSize: 2}\n"
     assert units(text, "app/config.yaml") == []

@@ -425,6 +425,43 @@ def test_shells_behind_options_of_another_program(line: str, *, runs: bool) -> N
     assert (["vllm", "serve", "m"] in found) is runs
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("while IFS=, read -r a b; do vllm $a $b; done <<EOF\nm,1\nn,2\nEOF", [["m", "1"], ["n", "2"]]),
+        ('L="m 1\nn 2"\nwhile read -r a b; do vllm $a --p $b; done <<< "$L"', [["m", "--p", "1"], ["n", "--p", "2"]]),
+        (
+            "while read -r a; do case $a in '' | \\#*) continue ;; esac; vllm $a; done <<'E'\n# x\nm\n\nn\nE",
+            [["m"], ["n"]],
+        ),
+        ("while read -r a; do vllm $a; [ $a = n ] && break; done <<< $'m\\nn\\no'", [["m"], ["n"]]),
+        # not known
+        ("while read -r a; do vllm $a; done <<< $Q", [["??$a"]]),
+        ("cat f | while read -r a; do vllm $a; done", [["??$a"]]),
+        ("while read -r a; do vllm $a; done < f", [["??$a"]]),
+    ],
+)
+def test_rounds_over_lines(script: str, expected: list[list[str]]) -> None:
+    assert [line[1:] for line in run(script) if line[0] == "vllm"] == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('for n in 8 4 2; do if [ "$n" -le 4 ]; then T=$n; break; fi; done; vllm $T', [["4"]]),
+        ("for ((n = 1; n < 4; n++)); do [ $n -eq 2 ] && break; vllm $n; done", [["1"]]),
+        ('for m in a x b; do [ "$m" = x ] && continue; vllm $m; done', [["a"], ["b"]]),
+        ("for m in a x b; do case $m in x) continue ;; esac; vllm $m; done", [["a"], ["b"]]),
+        ("N=3; while [ $N -gt 0 ]; do vllm $N; N=$((N - 1)); [ $N -eq 1 ] && break; done; vllm $N", [["3"], ["2"], ["1"]]),
+        # what may leave the loop may not
+        ("for m in a b; do [ -f $m ] && continue; vllm $m; done", [["a"], ["b"]]),
+        ("for m in a b; do if [ -f $m ]; then break; fi; vllm $m; done", [["a"], ["b"]]),
+    ],
+)
+def test_rounds_that_end_early(script: str, expected: list[list[str]]) -> None:
+    assert [line[1:] for line in run(script) if line[0] == "vllm"] == expected
+
+
 def test_options_that_nobody_gives() -> None:
     script = """M=m; P=1
         while getopts "m:p:h" option; do

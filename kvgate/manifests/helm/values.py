@@ -26,7 +26,7 @@ from kvgate.manifests.flags import word_of_node, words_of_entries
 from kvgate.manifests.formats import is_template_name
 from kvgate.manifests.helm.charts import CHARTS, Chart, Path, flag_of_key
 from kvgate.manifests.kubernetes import accelerator_requests, hints_of_terms
-from kvgate.manifests.launch import find_starts, starts_of_script
+from kvgate.manifests.launch import MODEL_VARIABLES, find_starts, starts_of_script, variable_words
 from kvgate.manifests.quantities import quantity_bytes
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import TEMPLATE_ENTRY, GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
@@ -339,12 +339,16 @@ class _Reader:
         if scalar_bool(site.node.get("enabled")) is False:
             return
         found = list(self._server(site))
-        if not found or (_image_of_node(site.node) is None and all(unit.entry == TEMPLATE_ENTRY for unit in found)):
+        whole = _with_section(site)
+        if found and whole is not None:
+            found = list(self._server(whole))
+        elif not found or (_image_of_node(site.node) is None and all(unit.entry == TEMPLATE_ENTRY for unit in found)):
             inner = [unit for below in _below(site) for unit in self._by_shape(below)]
             # a container that starts vLLM below arguments is what they are for
             found = inner if not found or any(unit.entry != TEMPLATE_ENTRY for unit in inner) else found
-        if not found and self._is_alone(site):
-            found = list(self._server(site, alone=True))
+        for alone in (site, whole):
+            if not found and alone is not None and self._is_alone(alone):
+                found = list(self._server(alone, alone=True))
         yield from found
 
     def _is_alone(self, site: _Site) -> bool:
@@ -353,13 +357,15 @@ class _Reader:
         image, model = _image_of_node(site.node), site.node.get("model")
         serves = image is not None and is_vllm_image(image.value)
         told = {flag_name(word) for word in _flags(model, 1)} - {None} if isinstance(model, Mapping) else set()
-        named = _model_of_node(site.node) is not None or (serves and _model(site) is not None)
+        environment, _ = _environment(site.node)
+        named = _model_of_node(site.node) is not None
+        named = named or (serves and (_model(site) is not None or _model_variable(environment) is not None))
         runtime = scalar_at(site.node, "runtime")
         if runtime is not None and "vllm" in runtime.value.lower() and named:
             return True  # KServe's predictors name theirs
         if serves and named and len(told) >= 2:
             return True
-        told_vllm = any(map(_SERVER_VARIABLE.match, _environment(site.node)[0]))
+        told_vllm = any(map(_SERVER_VARIABLE.match, environment))
         if not (
             (serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= (1 if told_vllm else 3))
         ):
@@ -411,6 +417,11 @@ class _Reader:
             words = [*_model_words(model), *flags, *rest]
             positional = bool(rest) and not flags and model is None and not rest[0].value.startswith("-")
             start = bare[0] if bare else Start((), TEMPLATE_ENTRY, positional, (), site.span)
+            variable = _model_variable(environment) if alone and serves and not given else None
+            if variable is not None:  # what the template does with them, it alone knows
+                added, notes = variable_words(environment)
+                words = [*added, *words]
+                start = replace(start, storage_model=variable, notes=(*start.notes, *notes))
             starts = [replace(start, words=tuple(words))]
         replicas = _nearest(site, _REPLICA_KEYS)
         for number, start in enumerate(starts):
@@ -493,6 +504,22 @@ class _Reader:
             storage_model=start.storage_model,
             notes=(*start.notes, Unresolved(site.span.text, "the template or controller is not among the files read")),
         )
+
+
+def _with_section(site: _Site) -> _Site | None:
+    """A server with what stands in a section of its own for vLLM (``{model: org/m, vllm: {image: x}}``); None where
+    there is none, or one that is a server by itself."""
+    if _model_of_node(site.node) is None or _image_of_node(site.node) is not None:
+        return None
+    for entry in site.node.items():
+        section = entry.value
+        if not isinstance(section, Mapping) or "vllm" not in entry.key.value.lower() or _model_of_node(section):
+            continue
+        image = _image_of_node(section)
+        if image is not None and is_vllm_image(image.value):
+            rest = Mapping(site.node.span, [other for other in site.node.items() if other.key is not entry.key])
+            return replace(site, node=_filled(rest, section))
+    return None
 
 
 def _is_served_model(node: Node | None) -> bool:
@@ -839,6 +866,9 @@ def _parts(node: Mapping) -> list[Mapping]:
         lists |= {item.key.value for item in inner.items() if _is_word_key(item)}
         names = lists | {flag for key in keys if (flag := _flag_of(key)) in VLLM_FLAGS}
         own = keys & (_OWN_KEYS if scalar_bool(inner.get("enabled")) is False else _OWN_KEYS - {"enabled"})
+        identity = scalar_at(inner, "id")  # `models: {small: {id: org/m, args: []}}`
+        if identity is not None and _PLACE.search(identity.value):
+            continue
         if not names or own or re.search(rf"{_OTHERS}|multi_?-?node|draft|specul", entry.key.value, re.IGNORECASE):
             continue
         if names & said:
@@ -952,8 +982,9 @@ _OTHERS: Final = (
 def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
     """The model that a server's mapping names, the mappings of its arguments, or one around it."""
     own = site.keys[-1:] == ("model",) and site.node.get("image") is None
-    itself = [Mapping(site.node.span, [Entry(Scalar(site.span, "model"), site.node)])] if own else []
-    for node in (*itself, site.node, *holders, *site.around):
+    listed = site.keys[-2:-1] == ("models",)  # what it is called by there says less than its other keys
+    itself = [Mapping(site.node.span, [Entry(Scalar(site.span, "model"), site.node)])] if own or listed else []
+    for node in (*(itself if own else ()), site.node, *itself, *holders, *site.around):
         found = _model_of_node(node)
         if found is not None:
             return found
@@ -989,6 +1020,11 @@ def _names_inside(model: Node | None) -> list[Scalar]:
 
 # A repository, a path or an address; a page of the web is none of a model.
 _PLACE: Final = re.compile(r"^(?!https?:)[^\s]*/|\{\{")
+
+
+def _model_variable(environment: dict[str, Value]) -> Word | None:
+    found = (environment[name] for name in MODEL_VARIABLES if name in environment)
+    return next((value.word() for value in found if value.value), None)
 
 
 def _model_words(model: Scalar | None) -> list[Word]:
