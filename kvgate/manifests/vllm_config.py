@@ -112,30 +112,58 @@ def read_vllm_config(file: SourceFile, document: Node) -> Iterator[ServeUnit]:
 _ANSWERS: Final = ("server", "api", "api_server", "http")
 _MODEL_KEYS: Final = ("model", "path", "model_path", "id", "model_id", "name", "model_name")
 _LEAST_FLAGS: Final = 3
-# What stands beside them where they are another reader's: values of charts, plans of measurements.
-_OTHER_SECTIONS: Final = frozenset({"image", "nodeSelector", "replicaCount", "replicas", "resources", "tolerations"})
+_DEPTH: Final = 2  # of sections within sections
+_MAX_SECTIONS: Final = 2_000  # aliases are walked once per use
+# What stands beside them where they are another reader's: values of charts, commands that are told them.
+_OTHER_SECTIONS: Final = frozenset(
+    {
+        "cmd", "command", "commands", "image", "nodeSelector", "replicaCount", "replicas", "resources", "run", "script",
+        "tolerations",
+    }
+)  # fmt: skip
 
 
 def _engines(document: Mapping) -> Iterator[tuple[str, Scalar, list[Word]]]:
-    """The engines in the settings of a program that answers requests: sections, or sections of one, with several of
-    vLLM's arguments by their names; the model there or in a section of its own."""
-    if all(node_at(document, key, "port") is None for key in _ANSWERS) or is_measurement(document):
-        return
-    sections = [("", entry) for entry in document.items()]
-    sections += [(f"{entry.key.value}.", inner) for _, entry in sections for inner in entries_at(entry.value)]
-    if any(entry.key.value in _OTHER_SECTIONS for _, entry in sections):
-        return
-    for prefix, entry in sections:
-        own = _told(entry.value)
-        if sum(flag in VLLM_FLAGS for flag in own) < _LEAST_FLAGS or _is_other(entry.value):
+    """The engines in the settings of a program that answers requests: sections with several of vLLM's arguments by
+    their names; the model there, around it, or in a section of its own."""
+    answers = any(node_at(document, key, "port") is not None for key in _ANSWERS)
+    found: list[tuple[str, Scalar, list[Word]]] = []
+    common: list[tuple[str, Scalar, dict[str, Entry]]] = []
+    below: list[tuple[str, Entry, Mapping]] = [("", entry, document) for entry in document.items()]
+    for prefix, entry, around in below:  # which grows
+        if entry.key.value in _OTHER_SECTIONS and prefix.count(".") < _DEPTH:
+            return
+        name, section = f"{prefix}{entry.key.value}", entry.value
+        if not isinstance(section, Mapping):
             continue
-        models = (scalar_at(node, key) for node in (entry.value, document.get("model")) for key in _MODEL_KEYS)
-        model = next((found for found in models if found is not None and found.value), None)
+        if name.count(".") < _DEPTH and len(below) < _MAX_SECTIONS:
+            below += [(f"{name}.", inner, section) for inner in section.items()]
+        own = _told(section)
+        if sum(flag in VLLM_FLAGS for flag in own) < _LEAST_FLAGS or _is_other(section):
+            continue
+        own_port = any(node.get("port") is not None for node in (section, around))
+        names = (*(scalar_at(section, key) for key in _MODEL_KEYS), scalar_at(around, "model"))
+        model = next((scalar for scalar in names if scalar is not None and scalar.value), None)
+        if not (answers or own_port):
+            continue
         if model is None:
-            continue
-        told = {**_told(document.get("model")), **own}
-        words = [Word(Text.at("--model", model.span)), Word(model.text)]
-        yield f"{prefix}{entry.key.value}", entry.key, [*words, *words_of_entries(told.values(), spread=True)]
+            common.append((name, entry.key, own))  # all of them are about one model
+        else:
+            found.append((name, entry.key, _words_of(model, {**_told(document.get("model")), **own})))
+    names = tuple(scalar_at(document.get("model"), key) for key in _MODEL_KEYS)
+    model = next((scalar for scalar in names if scalar is not None and scalar.value), None)
+    if common and model is not None:
+        told = dict(_told(document.get("model")))
+        for _, _, own in reversed(common):
+            told |= own
+        found.append((common[0][0], common[0][1], _words_of(model, told)))
+    if not is_measurement(document):
+        yield from found
+
+
+def _words_of(model: Scalar, told: dict[str, Entry]) -> list[Word]:
+    words = [Word(Text.at("--model", model.span)), Word(model.text)]
+    return [*words, *words_of_entries(told.values(), spread=True)]
 
 
 def _is_other(section: Node) -> bool:

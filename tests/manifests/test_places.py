@@ -424,6 +424,11 @@ def test_the_engines_in_the_settings_of_a_program_that_serves() -> None:
         "--model /models/m --quantization fp8 --gpu-memory-utilization 0.8 --max-model-len 4096"
         " --max-num-seqs 8 --no-enforce-eager"
     )
+    parted = one_engine.rstrip(" ") + "        loading: {max_model_len: 4096, swap_space: 4, kv_cache_dtype: fp8}\n"
+    (found,) = units({"config.yaml": parted})
+    assert words(found).endswith(
+        " --swap-space 4 --kv-cache-dtype fp8 --gpu-memory-utilization 0.8 --max-num-seqs 8 --no-enforce-eager"
+    )
     several = """\
         server: {port: 80}
         engines:
@@ -439,6 +444,17 @@ def test_the_engines_in_the_settings_of_a_program_that_serves() -> None:
     ]
 
 
+def test_an_engine_whose_arguments_are_below_its_port() -> None:
+    text = """\
+        {"models": {"chat": {"model": "org/m", "port": 8001, "timeouts": {"startup": 300},
+         "config": {"max_num_seqs": 64, "max_model_len": 4096, "dtype": "float16", "swap_space": 4}}}}
+        """
+    found = one({"vllm.json": text})
+    assert found.id == "vllm.json/vllm-config/models.chat.config"
+    assert words(found) == "--model org/m --max-num-seqs 64 --max-model-len 4096 --dtype float16 --swap-space 4"
+    assert units({"vllm.json": text.replace('"port": 8001, ', "")}) == []
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -446,6 +462,7 @@ def test_the_engines_in_the_settings_of_a_program_that_serves() -> None:
         ("path: /models/m", "tokenizer: t"),  # and no name
         ("max_num_seqs", "batch_size"),  # too few that only vLLM has
         ("logging:", "resources:"),  # values of a chart
+        ("logging: {level: info}", "command: echo none"),  # a command, and what it is told
         ("logging: {level: info}", "benchmark: {duration: 60}\n        metrics: [ttft]\n        scenario: burst"),
     ],
 )
