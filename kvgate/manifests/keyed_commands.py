@@ -15,7 +15,7 @@ from typing import Final, Literal
 from kvgate.manifests.container import Container, Find, Start, beside, find_requirement
 from kvgate.manifests.entrypoint import takes_engine_arguments
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
-from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.started import Surroundings, is_launcher_to_be, unit_of
 from kvgate.manifests.tree import Tree, entries_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
@@ -116,7 +116,7 @@ def _read(tree: Tree, file: SourceFile, document: Node, keys: tuple[str, ...]) -
             yield from read_systemd(tree, file, _filled(Value(texts[0]), found.variables))
             continue
         try:
-            starts = _starts(tree, file, found, macros)
+            starts = [start for start in _starts(tree, file, found, macros) if not is_launcher_to_be(start)]
         except TooLargeError as error:
             yield Unread(f"{error} is not read", found.node.span, serves=True)
             continue

@@ -12,7 +12,7 @@ from typing import Final
 
 from kvgate.manifests.container import find_requirement
 from kvgate.manifests.launch import starts_of_script
-from kvgate.manifests.started import Surroundings, unit_of
+from kvgate.manifests.started import Surroundings, is_launcher_to_be, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
 from kvgate.records import record
@@ -93,7 +93,7 @@ def _units(file: SourceFile, document: Mapping, kind: str, script: Script) -> It
         document=document,
         requirement=requirement,
     )
-    for number, start in enumerate(starts):
+    for number, start in enumerate(start for start in starts if not is_launcher_to_be(start)):
         yield unit_of(start, around, number)
 
 

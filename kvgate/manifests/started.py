@@ -92,3 +92,8 @@ def unit_of(start: Start, around: Surroundings, number: int) -> ServeUnit:
         notes=start.notes,
         requirement=around.requirement,
     )
+
+
+def is_launcher_to_be(start: Start) -> bool:
+    """Whether a start stands in a launcher that a script writes out for others, who will say what it serves."""
+    return bool(start.words) and all(word.unresolved and word.value in ("$@", "$*") for word in start.words)

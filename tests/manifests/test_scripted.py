@@ -149,6 +149,23 @@ def test_expressions_of_a_workflow(written: str, word: str) -> None:
     assert words(found) == f"{word} --port 1"
 
 
+def test_a_launcher_that_a_step_writes_out() -> None:
+    text = """\
+        jobs:
+          build:
+            steps:
+              - run: |
+                  cat > bin/run-server << 'EOF'
+                  #!/bin/bash
+                  exec python3 -m vllm.entrypoints.openai.api_server "$@"
+                  EOF
+                  chmod +x bin/run-server
+        """
+    assert units(text) == []
+    (found,) = units(text.replace("chmod +x", "./bin/run-server --model org/m &\n                  chmod +x"))
+    assert words(found) == "--model org/m"
+
+
 def test_the_inputs_of_an_action() -> None:
     text = """\
         name: start
