@@ -914,3 +914,11 @@ def test_sections_of_a_configuration_are_one_server(text: str, count: int) -> No
             "--model org/m --tensor-parallel-size 2 --pipeline-parallel-size 2 --max-model-len 4096 "
             "--max-num-seqs 4 --host 0.0.0.0 --port 8000"
         )
+
+
+@pytest.mark.parametrize("key", ["huggingface_name", "hf_model_id", "model_path", "repo_id"])
+def test_keys_of_models_in_lists_of_servers(key: str) -> None:
+    text = f"models:\n  chat:\n    {key}: org/m\n    vllm: {{max_model_len: 4096, tensor_parallel_size: 1}}\n"
+    text += "resources: {memory: 16Gi}\n"
+    (found,) = read_tree([SourceFile("models.yaml", text)]).units
+    assert [word.value for word in found.words[:2]] == ["--model", "org/m"]

@@ -69,7 +69,8 @@ _SERVER_KEYS: Final = ("server", "apiServer")
 _MODEL_KEYS: Final = (
     "model", "modelId", "modelID", "modelName", "modelURL", "modelUrl", "modelPath", "model_id", "model_name",
     "modelRepo", "repoId", "huggingfaceId", "hfModel", "hfModelName", "modelUri", "modelURI", "storageUri", "weights",
-    "vllmModel", "vllmModelName",
+    "vllmModel", "vllmModelName", "huggingface_id", "huggingface_name", "hf_model", "hf_model_id", "hf_repo",
+    "model_path", "repo_id",
 )  # fmt: skip
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
