@@ -23,7 +23,7 @@ from kvgate.manifests.ray_models import (
     serves_with_vllm,
     words_of_model,
 )
-from kvgate.manifests.shapes import is_ray_model, is_serve_config
+from kvgate.manifests.shapes import is_serve_config, ray_models
 from kvgate.manifests.tree import Tree, entries_at, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, SharedMemory, Unread
 from kvgate.shell.expand import mark_placeholders
@@ -43,7 +43,9 @@ def read_ray(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit
     """The serve units of RayServices, RayJobs and Ray Serve's own configuration files."""
     if is_serve_config(document):
         cluster = _Cluster(tree, file, document, None)
-        yield from cluster.model(document) if is_ray_model(document) else cluster.applications(document)
+        for model in ray_models(document):
+            yield from cluster.model(model)
+        yield from cluster.applications(document)
         return
     for item in expand_list(document):
         kind = text_at(item, "kind")
@@ -63,7 +65,7 @@ class _Cluster:
         self.tree = tree
         self.file = file
         self.item = item
-        self.kind = text_at(item, "kind") or (_MODEL if is_ray_model(item) else _SERVE)
+        self.kind = text_at(item, "kind") or (_MODEL if ray_models(item) else _SERVE)
         self.name = text_at(item, "metadata", "name") or ""
         self.namespace = text_at(item, "metadata", "namespace")
         self.devices = cluster_devices(cluster) if isinstance(cluster, Mapping) else ()

@@ -43,9 +43,17 @@ def is_compose(document: Node) -> bool:
 
 
 def is_serve_config(document: Node) -> bool:
-    """Whether a document is a configuration file of Ray Serve, or of one model for it."""
+    """Whether a document is a configuration file of Ray Serve, or of models for it."""
     applications = items_at(document, "applications")
-    return any(node_at(item, "import_path") is not None for item in applications) or is_ray_model(document)
+    return any(node_at(item, "import_path") is not None for item in applications) or bool(ray_models(document))
+
+
+def ray_models(document: Node) -> list[Node]:
+    """The models of a document that is nothing but one of Ray Serve's, or a list of them."""
+    if is_ray_model(document):
+        return [document]
+    items = document.items if isinstance(document, Sequence) else items_at(document, "llm_configs")
+    return [item for item in items if is_ray_model(item)]
 
 
 # What stands beside the model's name in Ray's `LLMConfig`, and in the files of RayLLM before it.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from textwrap import dedent
 
+import pytest
+
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.source.text import SourceFile
@@ -289,6 +291,19 @@ def test_a_model_by_itself() -> None:
     assert [word.value for word in again.words[4:]] == ["--max-num-seqs", "16", "--tensor-parallel-size", "4"]
     assert units(text.replace("VLLMEngine", "TRTLLMEngine")) == []
     assert units("model_loading_config: {model_id: org/m}\nother: {max_model_len: 8}\n") == []
+
+
+@pytest.mark.parametrize("head", ["", "llm_configs:\n"])
+def test_models_in_a_list(head: str) -> None:
+    models = "".join(
+        f"- model_loading_config: {{model_id: {name}, model_source: org/{name}}}\n  engine_kwargs: {{seed: 1}}\n"
+        for name in ("a", "b")
+    )
+    assert [(unit.id, unit.kind) for unit in units(head + models)] == [
+        ("f.yaml/a", "ray-model"),
+        ("f.yaml/b", "ray-model"),
+    ]
+    assert units(models.replace("model_loading_config", "config")) == []
 
 
 def test_a_model_of_rayllm() -> None:
