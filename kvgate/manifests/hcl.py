@@ -24,6 +24,7 @@ MAX_CHARACTERS: Final = 400_000
 MAX_DEPTH: Final = 60
 MAX_STEPS: Final = 100_000
 MAX_FOLLOWED: Final = 12
+MAX_EACH: Final = 50
 
 # Files beside one that give its variables their values; the later ones win.
 _BESIDE: Final = ("variables.tf", "vars.tf", "locals.tf", "terraform.tfvars", "terraform.auto.tfvars")
@@ -38,7 +39,7 @@ _IDENTITIES: Final = frozenset(
 # The folder of the file, as an expression that is not followed shows it before a path.
 MODULE: Final = re.compile(r"^\{\{ path\.(?:module|root|cwd) \}\}/")
 # A variable or local with what is taken out of it; what an index names is one itself.
-_NAME: Final = r"(?:var|local)\.[\w-]+"
+_NAME: Final = r"(?:var|local|each)\.[\w-]+"
 _REFERENCE: Final = re.compile(rf"({_NAME})((?:\.[\w-]+|\[(?:\"[^\"\[\]]*\"|[0-9]{{1,4}}|{_NAME}(?:\.[\w-]+)*)\])*)")
 _PART: Final = re.compile(rf"\.([\w-]+)|\[\"([^\"]*)\"\]|\[([0-9]+)\]|\[({_NAME}[\w.-]*)\]")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|\$\$\{|%%\{", re.DOTALL)
@@ -124,7 +125,9 @@ class _Symbols:
     def text(self, path: str) -> SourceFile | None:
         """A file of the module, by the path that ``file()`` names."""
         folder = posixpath.dirname(self._file.path)
-        return self._tree.use(posixpath.normpath(posixpath.join(folder, path)))
+        found = self._tree.use(posixpath.normpath(posixpath.join(folder, path)))
+        self._tree.filled.update({found.path} if found is not None else ())
+        return found
 
 
 class _Converter:
@@ -133,6 +136,7 @@ class _Converter:
             raise NotHCLError(f"a file of {len(file.text):,} characters")
         self.file = file
         self.symbols = symbols
+        self.each: dict[str, Node] = {}
         # one byte per character, so that tree-sitter's offsets are ours
         masked = re.sub(r"[^\x00-\x7f]", "x", file.text)
         self.root = _parser().parse(masked.encode("ascii")).root_node
@@ -156,7 +160,21 @@ class _Converter:
         for body in self.root.named_children:
             for node in body.named_children if body.type == "body" else ():
                 if node.type == "block":
-                    yield self.block(node, 0)
+                    yield from self._instances(node)
+
+    def _instances(self, node: Any) -> Iterator[Block]:
+        """A block, or as many as ``for_each`` has entries where files say which."""
+        attributes = dict(self._attributes(self._parts(node)[2]))
+        over = self.expression(attributes["for_each"], 0) if "for_each" in attributes else None
+        entries = over.entries if isinstance(over, Mapping) else []
+        if isinstance(over, Sequence) and all(isinstance(item, Scalar) for item in over.items):
+            entries = [Entry(item, item) for item in over.items if isinstance(item, Scalar)]
+        for entry in entries[:MAX_EACH]:
+            self.each = {"each.key": entry.key, "each.value": entry.value}
+            yield self.block(node, 0)
+        self.each = {}
+        if not entries:
+            yield self.block(node, 0)
 
     def definitions(self) -> dict[str, tuple[_Converter, Any]]:
         """The expressions of variables' defaults, of locals, and of a file that sets variables."""
@@ -256,7 +274,8 @@ class _Converter:
         match = _REFERENCE.fullmatch(written)
         if match is None:
             return None
-        found = self.symbols.value(match.group(1))
+        name = match.group(1)
+        found = self.each.get(name) if name.startswith("each.") else self.symbols.value(name)
         for part in _PART.finditer(match.group(2)):
             plain, quoted, number, other = part.groups()
             if other is not None:
@@ -267,8 +286,8 @@ class _Converter:
                     found.items[int(number)] if isinstance(found, Sequence) and int(number) < len(found.items) else None
                 )
             else:
-                name = plain if plain is not None else quoted
-                found = found.get(name) if isinstance(found, Mapping) and name is not None else None
+                key = plain if plain is not None else quoted
+                found = found.get(key) if isinstance(found, Mapping) and key is not None else None
         return found
 
     def _choice(self, node: Any, depth: int) -> Node | None:

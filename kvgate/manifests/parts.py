@@ -93,7 +93,10 @@ def _without_parts(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:
         for unit in units
         if unit.kind == "script" and unit.path in tree.used and not any(word.resolved for word in unit.words)
     }
-    return [unit for unit in units if unit.kind not in _PART_KINDS or unit.path not in parts]
+    filled = tree.filled & elsewhere
+    return [
+        unit for unit in units if unit.path not in filled and (unit.kind not in _PART_KINDS or unit.path not in parts)
+    ]
 
 
 def _without_readers(tree: Tree, units: list[ServeUnit]) -> list[ServeUnit]:

@@ -48,7 +48,11 @@ def read_terraform(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]
     except (NotHCLError, RecursionError) as error:
         yield Unread(str(error) or "nested too deeply", file.line_span(1), serves="vllm" in file.text.lower())
         return
-    read = [(block, list(_of_block(tree, file, block))) for block in blocks if not _is_left_out(file, block)]
+    read = [
+        (block, [_in_file(file, block, found) for found in _of_block(tree, file, block)])
+        for block in blocks
+        if not _is_left_out(file, block)
+    ]
     used = {place for block, found in read if block.type not in _DEFINITIONS for place in _places(found)}
     for block, found in read:
         if block.type not in _DEFINITIONS or used.isdisjoint(_places(found)):
@@ -64,6 +68,12 @@ def _of_block(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit 
         hints = [NodeHint("instance-type", (machine.value,), machine.span)] if machine else []
         for unit in _rest(tree, file, block):
             yield replace(unit, node_hints=(*unit.node_hints, *hints)) if isinstance(unit, ServeUnit) else unit
+
+
+def _in_file(file: SourceFile, block: Block, found: ServeUnit | Unread) -> ServeUnit | Unread:
+    """A server whose text is that of another file begins where that is used."""
+    elsewhere = isinstance(found, ServeUnit) and found.path == file.path and found.span.file is not file
+    return replace(found, span=block.key.span) if elsewhere else found
 
 
 def _places(found: list[ServeUnit | Unread]) -> Iterator[tuple[str, int]]:

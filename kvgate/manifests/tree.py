@@ -30,6 +30,7 @@ class Tree:
     Attributes:
         used: paths of files that others run, mount or hand to vLLM.
         built: paths of Dockerfiles whose image a server of another file runs.
+        filled: paths of those whose text another one makes objects of, a template that it fills.
         overlaid: path and beginning of each object that kustomizations (their paths) make other servers of.
         memo: what readers found out about the tree and want to keep.
     """
@@ -46,6 +47,7 @@ class Tree:
         self._streams: dict[str, YamlStream] = {}
         self._side: dict[str, SourceFile | None] = {}
         self.used: set[str] = set()
+        self.filled: set[str] = set()
         self.built: set[str] = set()
         self.overlaid: dict[tuple[str, int], set[str]] = {}
         self.memo: dict[str, object] = {}

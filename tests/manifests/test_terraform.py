@@ -287,6 +287,71 @@ def test_a_helm_release_of_a_chart_of_the_tree(chart: str) -> None:
     assert found[0].image.value == "vllm/vllm-openai:v0.10.0"
 
 
+DEPLOYMENT = """\
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: "%s"}
+    spec:
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.9.1
+              args: [--model, "%s"]
+    """
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expression"),
+    [
+        (
+            "v.yaml.tpl",
+            DEPLOYMENT % ("a", "${model}"),
+            'templatefile("${path.module}/v.yaml.tpl", { model = "org/m" })',
+        ),
+        ("v.yaml", DEPLOYMENT % ("a", "org/m"), 'yamldecode(file("v.yaml"))'),
+    ],
+)
+def test_a_manifest_that_terraform_hands_on_is_one_server(name: str, text: str, expression: str) -> None:
+    (found,) = units(f'resource "kubectl_manifest" "vllm" {{\n  yaml_body = {expression}\n}}\n', (name, text))
+    assert (found.id, found.path, words(found)) == ("Deployment/default/a/vllm", "main.tf", "--model org/m")
+    assert (found.span.path, found.span.line) == ("main.tf", 1)
+
+
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [
+        ('{ a = { model = "org/a" }, b = { model = "org/b" } }', [("a", "org/a"), ("b", "org/b")]),
+        ("local.all", [("c", "org/c")]),
+        ("var.all", [("main.tf", "?{{ each.value.model }}")]),
+    ],
+)
+def test_a_resource_for_each_of_several(over: str, expected: list[tuple[str, str]]) -> None:
+    found = units(
+        f"""\
+        locals {{ all = {{ c = {{ model = "org/c" }} }} }}
+        resource "kubernetes_deployment_v1" "v" {{
+          for_each = {over}
+          metadata {{ name = each.key }}
+          spec {{
+            template {{
+              spec {{
+                container {{
+                  name  = "vllm"
+                  image = "vllm/vllm-openai:v0.9.1"
+                  args  = ["--model", each.value.model]
+                }}
+              }}
+            }}
+          }}
+        }}
+        """
+    )
+    assert [(unit.id, words(unit)) for unit in found] == [
+        (f"Deployment/default/{name}/vllm", f"--model {model}") for name, model in expected
+    ]
+
+
 SCRIPT = """\
     locals {
       script = <<-EOT
