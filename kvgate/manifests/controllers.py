@@ -9,7 +9,7 @@ from typing import Final
 from kvgate.manifests.container import Argument
 from kvgate.manifests.controlled import Controlled
 from kvgate.manifests.custom import NOT_DEPLOYED
-from kvgate.manifests.entrypoint import VLLM_FLAGS, is_vllm_image
+from kvgate.manifests.entrypoint import VLLM_FLAGS, is_vllm_image, says_engine
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.helm.charts import Chart, Path, flag_of_key
 from kvgate.manifests.helm.values import Release, read_object, read_values
@@ -192,14 +192,13 @@ _TOLD: Final = {
 
 def _of_engine(kind: str, spec: Node) -> Iterator[Chart]:
     """The servers of an object that says of its engine little more than that it is vLLM, by a key or by its kind."""
-    own_kind = ("vllm",) if kind.lower().startswith("vllm") else None
-    named = next((path for path in _ENGINE_NAMES if (text_at(spec, *path) or "").lower() == "vllm"), own_kind)
+    named = next((path for path in _ENGINE_NAMES if (text_at(spec, *path) or "").lower() == "vllm"), None)
     models = [path for path in _MODELS if text_at(spec, *path)]
     own = {entry.key.value: entry.value for entry in entries_at(spec)}
     asks = any(isinstance(value, Scalar) and _URL.match(value.value) for value in own.values())
-    if named is None or not models or asks or _OF_SERVERS.isdisjoint(own):
+    if (named is None and not says_engine(kind)) or not models or asks or _OF_SERVERS.isdisjoint(own):
         return
-    engine = named[:1]
+    engine: Path = named[:1] if named is not None else ("vllm",) if entries_at(spec, "vllm") else ()
     flags: list[tuple[Path, str]] = [(("model", "servedName"), "served-model-name")]
     flags += [
         ((*engine, entry.key.value), _TOLD[flag])

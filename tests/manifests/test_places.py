@@ -249,6 +249,11 @@ def test_an_object_that_names_its_engine_and_little_else() -> None:
         spec: {runtime: vllm, model: org/n, replicas: 2}
         ---
         apiVersion: serve.example.dev/v1
+        kind: VLLMModel
+        metadata: {name: kind}
+        spec: {modelId: org/k, contextLength: 2048, resources: {gpu: {count: 1}}, args: {dtype: half}}
+        ---
+        apiVersion: serve.example.dev/v1
         kind: ChatModel
         metadata: {name: other}
         spec:
@@ -256,7 +261,7 @@ def test_an_object_that_names_its_engine_and_little_else() -> None:
           engine: {type: llamacpp}
           resources: {cpu: 8}
         """
-    whole, prefill, decode, plain = units({"m.yaml": text})
+    whole, prefill, decode, plain, by_kind = units({"m.yaml": text})
     assert words(whole) == (
         "--model org/m --served-model-name chat --max-model-len 16384 --enforce-eager --swap-space 8 --max-num-seqs 64"
     )
@@ -271,6 +276,7 @@ def test_an_object_that_names_its_engine_and_little_else() -> None:
         "--model org/big",
         "--model org/n",
     ]
+    assert words(by_kind) == "--model org/k --max-model-len 2048 --dtype half"
     assert [found.replicas for found in (whole, prefill, decode, plain)] == [3, 2, 5, 2]
     gpus = [[request.count for request in found.gpu_requests] for found in (whole, prefill, decode, plain)]
     assert gpus == [[4], [4], [2], []]
