@@ -84,7 +84,7 @@ class _Symbols:
     def __init__(self, tree: Tree, file: SourceFile) -> None:
         self._tree = tree
         self._file = file
-        self._known: dict[str, tuple[_Converter, Any]] | None = None
+        self._known: dict[str, tuple[_Converter, Any] | None] | None = None
         self._following: list[str] = []
         self.steps = 0
 
@@ -97,6 +97,7 @@ class _Symbols:
                     self._known.update(_Converter(file, self).definitions())
                 except NotHCLError:
                     continue
+            self._known.update(self._told())
         found = self._known.get(name)
         if found is None or name in self._following or len(self._following) >= MAX_FOLLOWED:
             return None
@@ -106,6 +107,33 @@ class _Symbols:
             return converter.expression(node, 0)
         finally:
             self._following.pop()
+
+    def _told(self) -> dict[str, tuple[_Converter, Any] | None]:
+        """What the calls of the module that a folder is set; nothing is known of what several set."""
+        folder = posixpath.dirname(self._file.path)
+        key = f"terraform calls:{folder}"
+        calls = self._tree.memo.get(key)
+        if not isinstance(calls, list):
+            self._tree.memo[key] = []  # modules that go round have none
+            calls = self._tree.memo[key] = list(self._calls(folder))
+        told: dict[str, tuple[_Converter, Any] | None] = {}
+        for converter, attributes in calls:
+            told.update((f"var.{name}", (converter, node) if len(calls) == 1 else None) for name, node in attributes)
+        return told
+
+    def _calls(self, folder: str) -> Iterator[tuple[_Converter, list[tuple[str, Any]]]]:
+        name = posixpath.basename(folder)
+        for file in self._tree.files.values():
+            if not name or not file.path.endswith(".tf") or "module" not in file.text or f"/{name}" not in file.text:
+                continue
+            try:
+                converter = _Converter(file, _Symbols(self._tree, file))
+            except NotHCLError:
+                continue
+            for attributes in converter.calls():
+                source = next((converter.text(node).strip('"') for key, node in attributes if key == "source"), "")
+                if posixpath.normpath(posixpath.join(posixpath.dirname(file.path), source)) == folder:
+                    yield converter, attributes
 
     def _files(self) -> Iterator[SourceFile]:
         folder = posixpath.dirname(self._file.path)
@@ -191,6 +219,14 @@ class _Converter:
                     elif name == "default" and labels:
                         found[f"var.{labels[0]}"] = self, value
         return found
+
+    def calls(self) -> Iterator[list[tuple[str, Any]]]:
+        """The attributes of each block that calls a module."""
+        for body in self.root.named_children:
+            for node in body.named_children if body.type == "body" else ():
+                kind, _, inner = self._parts(node) if node.type == "block" else ("", (), None)
+                if kind == "module":
+                    yield list(self._attributes(inner))
 
     def _attributes(self, body: Any) -> Iterator[tuple[str, Any]]:
         for node in body.named_children if body is not None else ():

@@ -352,6 +352,60 @@ def test_a_resource_for_each_of_several(over: str, expected: list[tuple[str, str
     ]
 
 
+MODULE = """\
+    variable "model" {}
+    variable "length" { default = 1024 }
+    variable "dtype" { default = "auto" }
+    resource "kubernetes_deployment" "vllm" {
+      metadata { name = "llm" }
+      spec {
+        template {
+          spec {
+            container {
+              name  = "vllm"
+              image = "vllm/vllm-openai:v0.9.1"
+              args  = ["--model", var.model, "--max-model-len", var.length, "--dtype", var.dtype]
+            }
+          }
+        }
+      }
+    }
+    """
+CALL = """\
+    locals {{ model = "org/m" }}
+    module "{0}" {{
+      source = "./modules/llm"
+      model  = local.model
+      length = {1}
+    }}
+    """
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([CALL.format("one", 8192)], "--model org/m --max-model-len 8192 --dtype auto"),
+        # each makes one of its own
+        ([CALL.format("one", 8192), CALL.format("two", 4096)],
+         "--model ?{{ var.model }} --max-model-len ?{{ var.length }} --dtype auto"),
+        ([CALL.format("one", 8192).replace("modules/llm", "modules/other")],
+         "--model ?{{ var.model }} --max-model-len 1024 --dtype auto"),
+        ([], "--model ?{{ var.model }} --max-model-len 1024 --dtype auto"),
+    ],
+)  # fmt: skip
+def test_a_module_is_told_what_its_call_says(calls: list[str], expected: str) -> None:
+    files = [SourceFile(f"call{number}.tf", dedent(text)) for number, text in enumerate(calls)]
+    (found,) = read_tree([SourceFile("modules/llm/main.tf", dedent(MODULE)), *files]).units
+    assert (found.id, words(found)) == ("Deployment/default/llm/vllm", expected)
+
+
+def test_modules_that_call_each_other_end() -> None:
+    text = 'module "x" {\n  source = "../%s"\n  model = var.model\n}\n'
+    files = {"a/main.tf": dedent(MODULE) + text % "b", "b/main.tf": 'variable "model" {}\n' + text % "a"}
+    (found,) = read_tree([SourceFile(path, body) for path, body in files.items()]).units
+    assert words(found).startswith("--model ?{{ var.model }}")
+
+
 SCRIPT = """\
     locals {
       script = <<-EOT
