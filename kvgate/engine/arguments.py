@@ -161,6 +161,8 @@ def parse_arguments(
 
 
 _NEGATIVE: Final = regex(r"-\d+|-\d*\.\d+")
+# What a template writes under a condition, where that begins with a flag, or in a loop.
+_CONDITIONAL_FLAGS: Final = regex(r"\{\{ ?(?:if )?range\b|\{\{[^{}]{1,300}\}\}\s*-")
 _HELP: Final = frozenset(("-h", "--help", "--version"))
 _MODEL_DESTS: Final = frozenset(("model", "model_tag"))
 
@@ -354,9 +356,10 @@ class _Parser:
     def take_free(self, at: int) -> int:
         word = self.words[at]
         value = _value_of(word, word.text)
-        if not word.resolved and (word.splits or word.value.startswith("-")):
+        flags = word.value.startswith("-") or _CONDITIONAL_FLAGS.match(word.value) is not None
+        if not word.resolved and (word.splits or flags):
             self.problem("unresolved-words", "words that the files do not determine", word.span, word.value)
-            if self.positional_model and at == 0 and not word.value.startswith("-"):
+            if self.positional_model and at == 0 and not flags:
                 self.fallback_model = Argument("model", value, None, word.text, word.span, True)
             return at + 1
         if self.positional_model and self.model is None:

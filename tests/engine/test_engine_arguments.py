@@ -345,6 +345,18 @@ def test_a_word_that_nobody_knows_is_no_second_model() -> None:
     assert kinds(partly) == ["model-as-flag", "duplicate-model"]
 
 
+@pytest.mark.parametrize(
+    "text", ["{{ if range $k, $v := .Values.args }} $v {{ end }}", "{{ if .Values.lora }}--enable-lora{{ end }}"]
+)
+def test_what_a_template_writes_under_a_condition_is_no_model(text: str) -> None:
+    parsed = parse_words(word(text, text), *plain("--port", "80"))
+    assert (parsed.model, parsed.as_args(), kinds(parsed)) == (None, {"port": 80}, ["unresolved-words"])
+    one = "{{ if .Values.local }}/models/m{{ end }}"
+    model = parse_words(word(one, one), *plain("--port", "80")).model
+    assert model is not None
+    assert model.value == Unresolved(one, "not set")
+
+
 def test_a_quoted_unresolved_model() -> None:
     parsed = parse_words(word("${MODEL}", "${MODEL}"), *plain("--port", "80"))
     assert parsed.model is not None

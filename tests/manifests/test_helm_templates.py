@@ -323,6 +323,28 @@ command: [sh]
     assert [word.resolved for word in unit.words] == [False, False, True, True]
 
 
+def test_conditions_on_lines_of_a_folded_command() -> None:
+    text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "main")
+    command = """\
+command: [bash, -c]
+          args:
+            - >-
+              vllm serve {{ .Values.model }}
+              {{ if .Values.q }}--quantization={{ .Values.q }}{{ end }}
+              {{- with .Values.length }}
+              --max-model-len={{ . }}
+              {{- end }}
+              {{ if .Values.eager }}
+              --enforce-eager
+              {{ end }}
+              --port 80"""
+    (unit,) = reading(d_DOT_yaml=text.replace("REST", command)).units
+    assert [word.value for word in unit.words] == [
+        "{{ .Values.model }}", "--quantization={{ .Values.q }}", "--max-model-len={{ . }}", "--enforce-eager",
+        "--port", "80",
+    ]  # fmt: skip
+
+
 def test_a_job_of_a_chart_whose_values_bring_all_serves_nothing() -> None:
     text = (
         POD.replace("NAME", "vllm.fullname")

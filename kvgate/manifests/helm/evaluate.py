@@ -203,9 +203,11 @@ class Evaluator:
             line = source.rfind("\n", 0, tag.start) + 1
             before = source[line : tag.start]
             break_ = "\n" + before if line and not before.strip() else ""
-            output.add(Value(Text.at(f"{break_}{OPENS}if {condition}{CLOSES}", tag)))
-            output.add(value)
-            output.add(Value(Text.at(f"{break_}{OPENS}end{CLOSES}", tag)))
+            for part in (f"{OPENS}if {condition}{CLOSES}", value, f"{OPENS}end{CLOSES}"):
+                if isinstance(part, Value):
+                    output.add(part)
+                else:  # an empty line more would end a command in a folded text
+                    output.add(Value(Text.at(part if output.at_line_start() else f"{break_}{part}", tag)))
             return
         stripped = value.value.strip()
         items = [line for line in stripped.splitlines() if line.strip()]
