@@ -285,20 +285,35 @@ def _key(start: Start) -> tuple[object, ...]:
 
 
 _CASE: Final = re.compile(r"""(?m)\bcase\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+in\b""")
+# A comparison of the same, of a script that tells its modes apart by `if`.
+_IF: Final = re.compile(
+    r"""(?m)^(?:el)?if[ \t]+\[\[?\s+["']?\$\{?(?P<name>1|[A-Za-z_]\w*)(?::-[^}"']*)?\}?["']?\s+==?\s+"""
+    r"""["']?(?P<word>[\w+./-]+)["']?\s+\]"""
+)
 _FROM_FIRST: Final = r"(?m)^[ \t]*(?:(?:local|export|readonly)[ \t]+)*{}=[\"']?\$(?:1\b|\{{1[}}:])"
 _PATTERN: Final = re.compile(r"(?m)^[ \t]*(?:\([ \t]*)?(?P<patterns>[\"'\w+./|-][\"'\w+./|\t -]*?)\)(?=\s|$)")
 
 
 def _modes(text: Text) -> list[Word]:
-    """Words that a script offers as its first argument: the plain patterns of a ``case`` over it.
+    """Words that a script offers as its first argument: the plain patterns of a ``case`` over it, or what it is
+    compared with.
 
     Each stands where it has a case of its own, else where it is mentioned first.
     """
     source = text.value
     found: dict[str, tuple[int, Word]] = {}
+    first: dict[str, bool] = {"1": True}
+
+    def is_first(name: str) -> bool:
+        if name not in first:
+            first[name] = re.search(_FROM_FIRST.format(re.escape(name)), source) is not None
+        return first[name]
+
+    for match in _IF.finditer(source):
+        if is_first(match["name"]) and not match["word"].startswith("-"):
+            found.setdefault(match["word"], (1, Word(text.slice(*match.span("word")))))
     for case in _CASE.finditer(source):
-        name = case["name"]
-        if name != "1" and not re.search(_FROM_FIRST.format(re.escape(name)), source):
+        if not is_first(case["name"]):
             continue
         end = re.compile(r"(?m)^[ \t]*esac\b").search(source, case.end())
         for match in _PATTERN.finditer(source, case.end(), end.start() if end else len(source)):

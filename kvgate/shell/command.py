@@ -13,8 +13,9 @@ from kvgate.source.text import Span, Word
 # Programs that hand a word of theirs, or their input, to a shell: here or on another machine.
 HANDS_ON: Final = frozenset(
     {
-        "byobu", "clush", "concurrently", "flock", "gcloud", "gnome-terminal", "konsole", "mosh", "parallel-ssh",
-        "pdsh", "pm2", "pssh", "runuser", "screen", "script", "sg", "ssh", "su", "tmux", "watch", "wsl", "xterm",
+        "bsub", "byobu", "clush", "concurrently", "flock", "gcloud", "gnome-terminal", "konsole", "mosh",
+        "parallel-ssh", "pdsh", "pm2", "pssh", "qsub", "runuser", "sbatch", "screen", "script", "sg", "ssh", "su",
+        "tmux", "watch", "wsl", "xterm",
     }
 )  # fmt: skip
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})

@@ -442,6 +442,49 @@ def test_two_ways_to_one_command_line_are_one_server() -> None:
 
 
 @pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        ('[ "$1" = "{}" ]', "1"),
+        ("[[ $1 == {} ]]", "1"),
+        ('[[ "${{1:-}}" == "{}" ]]', "1"),
+        ("[ $MODE = {} ]", "MODE"),
+        ('[[ "${{MODE}}" == "{}" ]]', "MODE"),
+    ],
+)
+def test_modes_that_a_script_compares_its_first_argument_with(test: str, name: str) -> None:
+    first = "MODE=${1:-chat}\n" if name == "MODE" else ""
+    script = (
+        f"{first}if {test.format('chat')}; then\n  M=org/chat; P=1\nelif {test.format('embed')}; then\n"
+        f"  M=org/embed; P=2\nelse\n  exit 1\nfi\nvllm serve $M --port $P\n"
+    )
+    found = units(script, "run.sh")
+    assert [words(unit) for unit in found] == ["org/chat --port 1", "org/embed --port 2"]
+    assert [unit.span.text for unit in found] == ["chat", "embed"]
+
+
+def test_a_comparison_in_a_function_is_no_mode() -> None:
+    script = """\
+        start() {
+            kind=$1
+            if [ "$kind" = "sglang" ]; then
+                python -m sglang.launch_server --model $2
+            elif [ "$kind" = "vllm" ]; then
+                vllm serve $2
+            fi
+        }
+        start vllm org/a
+        start vllm org/b
+        """
+    found = units(script, "run.sh")
+    assert [(words(unit), unit.span.line) for unit in found] == [("org/a", 6), ("org/b", 6)]
+
+
+@pytest.mark.parametrize("line", ['sbatch --gpus=2 --wrap="{}"', "bsub -gpu num=4 '{}'", "sbatch --wrap '{}'"])
+def test_jobs_that_are_handed_a_command_line(line: str) -> None:
+    assert words(one(line.format("cd /x && vllm serve org/m") + "\n", "run.sh")) == "org/m"
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ('"$ENGINE" run -d --gpus all -e A=1 docker.io/vllm/vllm-openai:v0.9.0 --model org/m', "--model org/m"),
