@@ -16,9 +16,10 @@ import json
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
@@ -103,6 +104,10 @@ class _Around:
     hints: tuple[NodeHint, ...] = ()
     replicas: int | None = None
     replicas_span: Span | None = None
+
+
+_Found: TypeAlias = tuple[Start, str, _Around]
+"""What starts, of which kind, and what is said around it."""
 
 
 _MAKES_ENGINE: Final = re.compile(
@@ -250,7 +255,7 @@ class _Reader:
         self.is_test = _TEST.search(file.text) is not None or _TEST_PATH.search(file.path) is not None
         self.environment = self._environment()
 
-    def starts(self) -> Iterator[tuple[Start, str, _Around]]:
+    def starts(self) -> Iterator[_Found]:
         seen: set[tuple[tuple[int, str], ...]] = set()
         run: set[tuple[object, ...]] = set()
         for found in self._run():
@@ -297,29 +302,31 @@ class _Reader:
             heads |= begins
 
     def _each_time(self, line: ast.expr, place: ast.expr) -> tuple[list[Start], set[int]]:
-        """What a command line starts, each time that it is run, and where its words begin if it is looked at once.
+        """What a command line starts, each time that it is run, and where its words begin if it is looked at once."""
+        once, apart = self._apart(place, lambda: [(start, "", _Around()) for start in self._started(line, place)])
+        return [start for start, _, _ in apart], {start.words[0].span.start for start, _, _ in once if start.words}
+
+    def _apart(self, place: ast.expr, look: Callable[[], Iterable[_Found]]) -> tuple[list[_Found], list[_Found]]:
+        """What a line starts that is looked at once, and each time that it runs.
 
         Only where that says more of all of its servers: a round that is as little known as all of them is one of them.
         """
-        once = self._started(line, place)
-        begins = {start.words[0].span.start for start in once if start.words}
+        once = list(look())
         unknown = _unknown(once)
         times = self.names.times(place) if unknown else []
-        found: dict[tuple[object, ...], Start] = {}
+        apart: dict[tuple[object, ...], _Found] = {}
         for bound in times:
             with self.names.at(bound):
-                starts = self._started(line, place)
-            if not starts or _unknown(starts) >= unknown:
-                return once, begins
-            for start in starts:
-                values = (
-                    *(word.value for word in start.words),
-                    *((it.name, it.value.value) for it in start.environment),
-                )
-                found.setdefault(values, start)
-        return list(found.values()) or once, begins
+                found = list(look())
+            if not found or _unknown(found) >= unknown:
+                return once, once
+            for each in found:
+                values = (word.value for word in each[0].words)
+                variables = ((item.name, item.value.value) for item in each[0].environment)
+                apart.setdefault((*values, *variables), each)
+        return once, list(apart.values()) or once
 
-    def _run(self) -> Iterator[tuple[Start, str, _Around]]:
+    def _run(self) -> Iterator[_Found]:
         """What calls start whose meaning is known."""
         deferred = [found for call in self._calls if (found := self.names.deferred(call)) is not None]
         deferred = [call for call in deferred if "." in self.names.imported(call.func)]  # none of the file's own
@@ -330,12 +337,13 @@ class _Reader:
             if name == "EngineArgs" and self._given_to(call) in engines:
                 continue  # looks at what an engine of the file is made with
             if name in _ENGINES and (_is_vllm(dotted) or (name == dotted and _is_vllm(self.names.origin(call.func)))):
-                yield from self._engine(call, name, dotted)
+                look = partial(self._engine, call, name, dotted)
+                yield from look() if _ENGINES[name] == OFFLINE else self._apart(call, look)[1]
             elif (kind := _runs_parser(dotted)) is not None:
                 for start in self._of_parser(call, dotted):
                     yield start, kind, self._around(call)
             elif name == "LLMConfig" and "ray" in dotted:
-                yield self._ray_model(call)
+                yield from self._apart(call, partial(self._ray_model, call))[1]
             elif name == "vLLMEngineProcessorConfig":
                 yield self._processor(call, dotted), OFFLINE, self._around(call)
             elif name in _RUNS_WORDS and call.args and "mock" not in dotted and not self.names.is_claim(call):
@@ -356,7 +364,7 @@ class _Reader:
 
     # -- engines -----------------------------------------------------------------------------------------------------
 
-    def _engine(self, call: ast.Call, name: str, dotted: str) -> Iterator[tuple[Start, str, _Around]]:
+    def _engine(self, call: ast.Call, name: str, dotted: str) -> Iterator[_Found]:
         kind = _ENGINES[name]
         made = self.names.made_of(call)
         if made is not None and written_call(made)[0] in _ENGINES:
@@ -448,7 +456,7 @@ class _Reader:
 
     # -- Ray Serve ---------------------------------------------------------------------------------------------------
 
-    def _ray_model(self, call: ast.Call) -> tuple[Start, str, _Around]:
+    def _ray_model(self, call: ast.Call) -> Iterator[_Found]:
         given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -474,7 +482,7 @@ class _Reader:
         place = self.source.span(call)
         hints = (NodeHint("accelerator_type", (kind,), place),) if known and isinstance(kind, str) else ()
         devices = around.devices or ((GpuRequest("device", ranks, place),) if engine is not None else ())
-        return self._start(words, "ray.serve.llm", call), "python", _Around(devices, hints, replicas, span)
+        yield self._start(words, "ray.serve.llm", call), "python", _Around(devices, hints, replicas, span)
 
     def _processor(self, call: ast.Call, dotted: str) -> Start:
         """The engine that Ray Data runs over a data set."""
@@ -738,10 +746,10 @@ def _places(start: Start) -> tuple[tuple[int, str], ...]:
     return tuple((word.span.start, word.value) for word in start.words)
 
 
-def _unknown(starts: Sequence[Start]) -> int:
+def _unknown(found: Sequence[_Found]) -> int:
     """How many words and variables of some command lines are not known."""
-    words = sum(not word.resolved for start in starts for word in start.words)
-    return words + sum(not item.value.resolved for start in starts for item in start.environment)
+    words = sum(not word.resolved for start, _, _ in found for word in start.words)
+    return words + sum(not item.value.resolved for start, _, _ in found for item in start.environment)
 
 
 def _before(added: Sequence[Assignment], start: Start) -> tuple[Assignment, ...]:

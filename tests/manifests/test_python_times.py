@@ -235,3 +235,34 @@ def test_arguments_of_an_engine_by_a_property() -> None:
                 return AsyncEngineArgs(**self.options)
     """
     assert lines(code) == ["--model org/m --seed 1"]
+
+
+def test_engines_that_a_function_makes() -> None:
+    code = """
+        from vllm import AsyncEngineArgs
+        from ray.serve.llm import LLMConfig
+        def engine(model, length=1024):
+            return AsyncEngineArgs(model=model, max_model_len=length)
+        engine("org/a")
+        engine("org/b", length=2048)
+        rows = [("c", "org/c", 1), ("d", "org/d", 2)]
+        models = [
+            LLMConfig(model_loading_config={"model_id": n, "model_source": s}, engine_kwargs={"seed": k})
+            for n, s, k in rows
+        ]
+    """
+    assert lines(code) == [
+        "--model org/a --max-model-len 1024",
+        "--model org/b --max-model-len 2048",
+        "--model org/c --served-model-name c --seed 1",
+        "--model org/d --served-model-name d --seed 2",
+    ]
+
+
+def test_an_engine_for_a_batch_is_one() -> None:
+    code = """
+        from vllm import LLM
+        for model in ("org/a", "org/b"):
+            LLM(model=model, seed=1)
+    """
+    assert lines(code) == ["--model ?model --seed 1"]
