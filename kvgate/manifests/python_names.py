@@ -533,6 +533,10 @@ class Names(Scopes):
             if element is not None:
                 return self.followed(element, depth + 1)
             return node
+        if isinstance(node, ast.Attribute) and node.attr == "value":
+            member = self.followed(node.value, depth + 1)  # of an enumeration
+            if isinstance(member, ast.Constant) and isinstance(member.value, str):
+                return member
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test, depth + 1)
             return node if truth is None else self.followed(node.body if truth else node.orelse, depth + 1)

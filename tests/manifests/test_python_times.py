@@ -171,10 +171,13 @@ def test_settings_that_are_made_where_none_are_given(setting: str, expected: str
         ("'org/m' if 'M' not in os.environ else os.environ['M']", "org/m"),
         ("{'a': 'org/a', 'm': 'org/m'}[os.getenv('SIZE', 'm')]", "org/m"),
         ("{'a': 'org/a'}.get(os.getenv('SIZE', 'm'), 'org/m')", "org/m"),
+        ("Models.SMALL.value", "org/m"),
+        ("Models.SMALL", "org/m"),
     ],
 )
 def test_what_a_program_takes_without_settings(model: str, expected: str) -> None:
-    assert lines(f"subprocess.run(['vllm', 'serve', {model}, '--port', str(8000 + 1)])\n") == [
+    head = "class Models(str, enum.Enum):\n    SMALL = 'org/m'\n    LARGE = 'org/l'\n"
+    assert lines(f"{head}subprocess.run(['vllm', 'serve', {model}, '--port', str(8000 + 1)])\n") == [
         f"{expected} --port 8001"
     ]
 
