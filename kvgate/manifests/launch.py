@@ -13,6 +13,7 @@ from kvgate.manifests.entrypoint import (
     Entry,
     count_vllm_flags,
     find_entry,
+    flag_name,
     has_other_backend,
     is_called_vllm,
     is_companion,
@@ -226,7 +227,21 @@ def starts_of_commands(
         starts += [
             replace(start, words=tuple(map(_to_be_told, start.words)), caller=command.caller) for start in inside
         ]
-    return starts
+    return _without_ranks(starts)
+
+
+def _without_ranks(starts: list[Start]) -> list[Start]:
+    """Without the ``--headless`` starts of a script that leads their server as well, on another machine."""
+    headless = [any(flag_name(word) == "headless" for word in start.words) for start in starts]
+    if not any(headless):
+        return starts
+    led = {_model_of(start) for start, rank in zip(starts, headless, strict=True) if not rank}
+    return [start for start, rank in zip(starts, headless, strict=True) if not rank or _model_of(start) not in led]
+
+
+def _model_of(start: Start) -> str | None:
+    named = value_of_flag(start.words, "model") or next(iter(start.words), None)
+    return named.value if named is not None else None
 
 
 _NAMED: Final = regex(r"\$\{?(?P<name>[A-Za-z_]\w*|[0-9])(?:[-:}][^\s\"'}]*\}?)?")

@@ -166,6 +166,25 @@ def test_a_launcher_that_a_step_writes_out() -> None:
     assert words(found) == "--model org/m"
 
 
+def test_the_other_ranks_of_a_server_that_a_script_leads() -> None:
+    text = """\
+        resources: {accelerators: H100:8}
+        num_nodes: 2
+        run: |
+          if [ "$SKYPILOT_NODE_RANK" == "0" ]; then
+            vllm serve org/m --data-parallel-size 2
+          else
+            vllm serve org/m --data-parallel-size 2 --headless
+          fi
+        """
+    (found,) = units(text)
+    assert words(found) == "org/m --data-parallel-size 2"
+    # alone, and beside another model, it is all that is known of its server
+    (found,) = units(text.replace("vllm serve org/m --data-parallel-size 2\n", "true\n", 1))
+    assert words(found).endswith("--headless")
+    assert len(units(text.replace("org/m", "org/n", 1))) == 2
+
+
 def test_the_inputs_of_an_action() -> None:
     text = """\
         name: start
