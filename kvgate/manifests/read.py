@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -403,8 +404,9 @@ def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterato
     from kvgate.manifests.kustomize import built_objects, origins_of_config_maps
     from kvgate.manifests.peers import peers_of
 
-    def made() -> Iterator[tuple[SourceFile, Node]]:
-        return origins_of_config_maps(tree, file, document)
+    @cache
+    def made() -> tuple[tuple[SourceFile, Node], ...]:
+        return tuple(origins_of_config_maps(tree, file, document))
 
     moves = node_at(document, "namespace") is not None
     folder = posixpath.dirname(file.path)

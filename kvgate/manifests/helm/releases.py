@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from kvgate.manifests.helm.application_sets import applications, documents_of_text
@@ -115,13 +116,14 @@ def _values(holder: Node, keys: tuple[str, ...]) -> Node | None:
     return values
 
 
+MAX_PARAMETERS: Final = 1_000  # each is put over the values that the others make
 # A step of the path that ``set`` names: a key, with a backslash before a dot that is its own, or an index.
 _STEP: Final = re.compile(r"(?:^|\.)(?:[^.\[\]{}\\]|\\.)+|\[[0-9]{1,2}\]")
 
 
 def with_parameters(values: Node | None, items: Iterable[Node | None]) -> Node | None:
     """Values with others put over them by their paths (``model.name``, ``list[0].key``, ``key\\.with\\.dots``)."""
-    for item in items:
+    for item in islice(items, MAX_PARAMETERS):
         path, value = text_at(item, "name") or "", scalar_at(item, "value")
         steps = _STEP.findall(path)
         if value is not None and steps and "".join(steps) == path:
