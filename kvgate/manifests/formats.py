@@ -47,7 +47,7 @@ _BY_NAME: Final[dict[str, Format]] = {
     "supervisord.conf": "systemd", "supervisor.conf": "systemd",
 }  # fmt: skip
 
-# Names that others put something of their own behind (``Dockerfile.gpu``).
+# Names that others put something of their own behind, or before (``Dockerfile.gpu``, ``gpu-Makefile``).
 _STEMS: Final = frozenset({"dockerfile", "containerfile", "makefile", "singularity"})
 
 #: Endings of files that readers take.
@@ -74,7 +74,8 @@ def format_of_name(path: str) -> Format | None:
         if suffix not in _TEMPLATE_SUFFIXES:
             break
         name = name[:dot]
-    stem = name.partition(".")[0]
+    parts = name.partition(".")[0].replace("_", "-").split("-")
+    stem = parts[0] if parts[0] in _STEMS else parts[-1]
     return _BY_NAME.get(name) or (_BY_NAME.get(stem) if stem in _STEMS else None)
 
 

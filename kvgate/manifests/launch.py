@@ -90,11 +90,12 @@ def find_starts(container: Container) -> list[Start]:
     for start in _starts(container):
         if not _only_asks(start):
             # the same command line twice is one server, on two of the ways through the container's script
-            found.setdefault(_command_line(start), start)
+            found.setdefault(command_line(start), start)
     return list(found.values())
 
 
-def _command_line(start: Start) -> tuple[object, ...]:
+def command_line(start: Start) -> tuple[object, ...]:
+    """What tells two servers apart: their words, their variables, and the container around them."""
     words = tuple((word.value, word.resolved) for word in start.words)
     run = start.run
     container = None if run is None else (run.name, run.image.value if run.image is not None else None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from kvgate.manifests.ansible import as_role_has_it
 from kvgate.manifests.container import Find, Start, beside, find_requirement
-from kvgate.manifests.launch import starts_of_script
+from kvgate.manifests.launch import command_line, starts_of_script
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import GpuRequest, NodeHint, ServeUnit, Unread
@@ -18,7 +18,7 @@ from kvgate.patterns import regex
 from kvgate.shell.expand import interpolate
 from kvgate.shell.script import MAX_CHARACTERS
 from kvgate.shell.value import Value
-from kvgate.source.text import SourceFile, Text, TooLargeError, Word
+from kvgate.source.text import SourceFile, Span, Text, TooLargeError, Word
 
 MAX_MODES: Final = 12
 MAX_IMAGES: Final = 20  # whose Dockerfiles a script writes
@@ -253,7 +253,7 @@ def _starts_of_modes(text: Text, find: Find, environment: Mapping[str, Value]) -
 
     A server of a mode begins where the mode's name stands before its settings.
     """
-    by_itself = starts_of_script(text, environment, find)
+    by_itself = _once(starts_of_script(text, environment, find))
     seen: dict[tuple[object, ...], Start] = {}
     of_modes: list[tuple[str, Start]] = []
     modes = _modes(text)
@@ -272,6 +272,18 @@ def _starts_of_modes(text: Text, find: Find, environment: Mapping[str, Value]) -
         if _key(start) not in seen and _holes(start) <= holes.get(start.span.start, _holes(start))
     ]
     return rest + of_modes
+
+
+def _once(starts: list[Start]) -> list[Start]:
+    """Without the servers of words that another place of the script starts already: one list of words, run in the
+    foreground by one function and in the background by another, is one server."""
+    places: dict[tuple[object, ...], Span] = {}
+    kept: list[Start] = []
+    for start in starts:
+        key = (command_line(start), tuple(word.span for word in start.words))
+        if places.setdefault(key, start.span) == start.span or not start.words:
+            kept.append(start)
+    return kept
 
 
 def _holes(start: Start) -> int:

@@ -50,6 +50,15 @@ def test_a_named_file_is_read_whatever_it_is_called(tmp_path: Path) -> None:
     assert shown(collect([tmp_path / "vendor/a.yaml"], tmp_path, exclude=["vendor/**"])) == ["vendor/a.yaml"]
 
 
+@pytest.mark.parametrize(
+    "name", ["Dockerfile-gpu", "llm_Dockerfile", "Makefile_local", "gpu-Makefile.in", "Containerfile-x"]
+)
+def test_names_that_carry_something_of_their_own(tmp_path: Path, name: str) -> None:
+    write(tmp_path, f"docker/{name}", text="# of vllm\n")
+    write(tmp_path, "docker/notes-on-a-makefile-x", "docker/dockerfiles", text="# of vllm\n")
+    assert shown(collect([tmp_path], tmp_path)) == [f"docker/{name}"]
+
+
 def test_json_is_read_where_it_may_be_a_manifest(tmp_path: Path) -> None:
     write(tmp_path, "package.json", text='{"name": "vllm-ui"}')
     write(tmp_path, "pod.json", text='{"kind": "Pod", "spec": {"containers": [{"image": "vllm/vllm-openai"}]}}')

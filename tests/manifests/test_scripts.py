@@ -186,6 +186,24 @@ def test_modes_that_change_nothing_are_no_servers() -> None:
     assert [unit.id for unit in found] == ["run.sh"]
 
 
+def test_one_list_of_words_that_two_places_run_is_one_server() -> None:
+    script = """\
+        build() { WORDS=(vllm serve org/m --port "$1"); }
+        ahead() { build 8000; exec "${WORDS[@]}"; }
+        behind() { build 8000; nohup "${WORDS[@]}" > log & }
+        case "$1" in
+          up) ahead ;;
+          chat) behind; chat ;;
+        esac
+        """
+    found = one(script)
+    assert (words(found), found.span.line) == ("org/m --port 8000", 2)
+    other = [words(unit) for unit in units(script.replace("nohup", "CUDA_VISIBLE_DEVICES=1 nohup"))]
+    assert other == ["org/m --port 8000"] * 2
+    twice = "ssh a vllm serve org/m\nssh b vllm serve org/m\n"
+    assert [unit.span.line for unit in units(twice)] == [1, 2]
+
+
 def test_a_sourced_file_gives_variables() -> None:
     unit = one(". ./settings.env\nvllm serve $MODEL\n", "bin/serve.sh", bin__settings_DOT_env="MODEL=org/m\n")
     assert words(unit) == "org/m"
