@@ -236,6 +236,8 @@ def _of_kaito(tree: Tree, file: SourceFile, item: Node) -> Iterator[ServeUnit]:
     kind = text_at(item, "kind") or ""
     place, counted = _KAITO[kind]
     holder = node_at(item, *place)
+    if not place and node_at(item, "inference") is None:
+        holder = node_at(item, "spec")  # where a Workspace has none, but everything else
     preset = scalar_at(holder, "inference", "preset", "name") or scalar_at(holder, "model", "name")
     if holder is None or preset is None or not preset.value:
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvgate.manifests.container import Argument
-from kvgate.manifests.entrypoint import is_other_engine
+from kvgate.manifests.entrypoint import flag_name, is_other_engine
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
 from kvgate.manifests.peers import ServingRuntime, peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
@@ -43,6 +43,9 @@ _PLAIN_STEPS: Final = frozenset(
         "services", "spec", "template", "workerGroupSpecs",
     }
 )  # fmt: skip
+
+# Keys of the pod that leads a group: in a LeaderWorkerSet, and in a role of kthena's ModelServing.
+_LEADERS: Final = ("leaderTemplate", "entryTemplate")
 
 # Kinds whose outer replicas multiply those of their parts; everywhere else the nearest count is the whole.
 _NESTED_REPLICAS: Final = frozenset({"StormService"})
@@ -115,6 +118,8 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
     kind = text_at(item, "kind") or ""
     managed = MANAGED.get(kind)
     sites = _sites(item) if managed is None else _managed_sites(item, managed)
+    workers: list[tuple[Mapping, ServeUnit]] = []
+    leaders: set[int] = set()  # groups whose leader is a server
     for site in sites:
         runtime = _served_by_runtime(site)
         holder = next((node for node in site.around if node.get("metadata") is not None), None)
@@ -144,19 +149,35 @@ def read_by_shape(tree: Tree, file: SourceFile, item: Node, *, templated: bool =
             templated=templated,
             given=tuple(_group_variables(site)),
         )
+        group = _led_group(site)
         for unit in pod.units():
-            if not (isinstance(unit, ServeUnit) and _joins_leader(site, unit)):
-                yield unit
+            if isinstance(unit, ServeUnit) and group is not None:
+                if "workerTemplate" in site.steps:
+                    workers.append((group, unit))
+                    continue
+                leaders.add(id(group))
+            yield unit
+    for group, unit in workers:
+        if not _joins_leader(group, unit, leads=id(group) in leaders):
+            yield unit
 
 
-def _joins_leader(site: _Site, unit: ServeUnit) -> bool:
-    """Whether a worker is no server beside its leader: it is told nothing, runs a script that nobody can read, as its
-    leader does, or there is none, where the leader is the whole group."""
-    group = next((node for node in site.around if node.get("leaderTemplate") is not None), None)
-    if group is None or "workerTemplate" not in site.steps:
-        return False
-    alone = scalar_int(group.get("size")) == 1
-    return alone or not unit.words or unit.words[0].value == unit.entry
+def _led_group(site: _Site) -> Mapping | None:
+    """What holds the templates of a leader and its workers, around the pod of either."""
+    for node in site.around:
+        if any(node.get(key) is not None for key in _LEADERS):
+            return node
+    return None
+
+
+def _joins_leader(group: Mapping, unit: ServeUnit, *, leads: bool) -> bool:
+    """Whether a worker is no server beside its leader: it is told nothing, has no API of its own where its leader is a
+    server, runs a script that nobody can read, as its leader does, or there is none, where the leader is the whole
+    group."""
+    alone = scalar_int(group.get("size")) == 1 or scalar_int(group.get("workerReplicas")) == 0
+    if alone or not unit.words or unit.words[0].value == unit.entry:
+        return True
+    return leads and any(flag_name(word) == "headless" for word in unit.words)
 
 
 def _sites(item: Node) -> Iterator[_Site]:

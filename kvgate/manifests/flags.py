@@ -21,12 +21,15 @@ def words_of_entries(
     """``max_model_len: 4096`` as ``--max-model-len 4096``, ``enforce_eager: true`` as a bare flag.
 
     Mappings become JSON, and so do lists, as Ray's ``engine_kwargs`` mean them; with ``spread`` a list becomes several
-    words, as in vLLM's own ``--config`` files. With ``bare_empty`` an empty text makes a bare flag.
+    words, as in vLLM's own ``--config`` files, and an empty one none. With ``bare_empty`` an empty text makes a bare
+    flag.
     """
     words: list[Word] = []
     for entry in entries:
         name, value = entry.key.value, entry.value
         if name in skip or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+            continue
+        if spread and isinstance(value, Sequence) and not value.items:
             continue
         truth = scalar_bool(value) if isinstance(value, Scalar) and value.value.lower() in ("true", "false") else None
         prefix = "--no-" if truth is False else "--"

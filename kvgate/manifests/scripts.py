@@ -263,7 +263,8 @@ def _starts_of_modes(text: Text, find: Find, environment: Mapping[str, Value]) -
                 seen[_key(start)] = start
                 of_modes.append((mode.value, replace(start, span=mode.span)))
     if len({_key(start) for _, start in of_modes}) < 2:
-        return [("", start) for start in by_itself]
+        # a script may stop if it is told nothing
+        return [("", start) for start in by_itself or seen.values()]
     # without its first argument a script may stop, or know less than with each of those it offers
     holes = {start.span.start: _holes(start) for start in reversed(seen.values())}
     rest = [

@@ -137,6 +137,43 @@ def test_a_worker_that_is_no_server_beside_its_leader(size: int, worker: str, en
 
 
 @pytest.mark.parametrize(
+    ("kind", "leader", "count"),
+    [("LeaderWorkerSet", "leaderTemplate", "size: 3"), ("ModelServing", "entryTemplate", "workerReplicas: 2")],
+)
+@pytest.mark.parametrize("worker_first", [False, True])
+def test_ranks_without_an_api_belong_to_the_leader_of_their_group(
+    kind: str, leader: str, count: str, worker_first: bool
+) -> None:
+    pod = """\
+            {key}:
+              spec:
+                containers:
+                  - name: {name}
+                    image: vllm/vllm-openai:v0.11.0
+                    command: [sh, -c, "{command}"]
+                    resources: {{limits: {{nvidia.com/gpu: 4}}}}
+"""
+    rank = "vllm serve org/m --headless -dp 3 --data-parallel-address $(ADDRESS)"
+    parts = [
+        pod.format(key=leader, name="lead", command="vllm serve org/m -dp 3"),
+        pod.format(key="workerTemplate", name="rank", command=rank),
+    ]
+
+    def text(parts: list[str]) -> str:
+        head = f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: g}}\nspec:\n  template:\n    roles:\n"
+        return f"{head}          - name: all\n            {count}\n" + "".join(parts[::-1] if worker_first else parts)
+
+    (found,) = units(text(parts))
+    assert found.id.endswith("/lead")
+    assert words(found) == "org/m -dp 3"
+    assert counts(found) == [("nvidia.com/gpu", 12)]
+    # where the leader is no server, or the worker has an API of its own, the worker is one
+    (found,) = units(text([parts[0].replace("vllm serve org/m -dp 3", "./lead.sh"), parts[1]]))
+    assert found.id.endswith("/rank")
+    assert len(units(text([parts[0], parts[1].replace("--headless", "--data-parallel-hybrid-lb")]))) == 2
+
+
+@pytest.mark.parametrize(
     ("template", "told"),
     [
         ("leaderTemplate", "8 --nnodes 4 --node-rank 0"),

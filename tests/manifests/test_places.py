@@ -407,6 +407,23 @@ def test_presets_of_kaito_that_never_say_vllm() -> None:
     assert machines == [("Standard_NC80adis_H100_v5",), *[("Standard_NC24ads_A100_v4",)] * 3]
 
 
+def test_a_workspace_of_kaito_below_a_specification_that_it_should_not_have() -> None:
+    found = one(
+        {
+            "k.yaml": """\
+            apiVersion: kaito.sh/v1beta1
+            kind: Workspace
+            metadata: {name: w}
+            spec:
+              resource: {instanceType: Standard_NC80adis_H100_v5}
+              inference: {preset: {name: phi-4}}
+            """
+        }
+    )
+    assert words(found) == "--model phi-4"
+    assert found.node_hints[0].values == ("Standard_NC80adis_H100_v5",)
+
+
 def test_the_engines_in_the_settings_of_a_program_that_serves() -> None:
     one_engine = """\
         server: {host: 0.0.0.0, port: 8000}

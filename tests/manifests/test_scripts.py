@@ -186,6 +186,20 @@ def test_modes_that_change_nothing_are_no_servers() -> None:
     assert [unit.id for unit in found] == ["run.sh"]
 
 
+def test_a_script_that_stops_if_it_is_told_nothing_is_a_server_of_its_only_mode() -> None:
+    script = """\
+        usage() { echo "run.sh up|down"; exit 1; }
+        case "${1:-}" in
+          up) exec vllm serve org/m --port 8000 ;;
+          down) pkill vllm ;;
+          "") usage ;;
+        esac
+        """
+    found = one(script)
+    assert (found.id, words(found), found.span.line) == ("run.sh", "org/m --port 8000", 3)
+    assert units(script.replace("vllm serve org/m", "llama-server -m x.gguf")) == []
+
+
 def test_one_list_of_words_that_two_places_run_is_one_server() -> None:
     script = """\
         build() { WORDS=(vllm serve org/m --port "$1"); }
@@ -893,6 +907,7 @@ def test_processes_of_a_procfile() -> None:
 )
 def test_a_config_file_beside_the_script(place: str) -> None:
     script = 'ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\nVENV=/opt/venv\n' + place + "\n"
-    (unit,) = units(script, "bin/run.sh", conf__engine_DOT_yaml="model: org/m\nmax-model-len: 4096\nmax-num-seqs: 8\n")
+    settings = "model: org/m\nmax-model-len: 4096\nmiddleware: []\nmax-num-seqs: 8\n"
+    (unit,) = units(script, "bin/run.sh", conf__engine_DOT_yaml=settings)
     assert words(unit).startswith("--model org/m --max-model-len 4096 --max-num-seqs 8 ")
     assert unit.notes == ()
