@@ -452,7 +452,10 @@ def test_rounds_over_lines(script: str, expected: list[list[str]]) -> None:
         ("for ((n = 1; n < 4; n++)); do [ $n -eq 2 ] && break; vllm $n; done", [["1"]]),
         ('for m in a x b; do [ "$m" = x ] && continue; vllm $m; done', [["a"], ["b"]]),
         ("for m in a x b; do case $m in x) continue ;; esac; vllm $m; done", [["a"], ["b"]]),
-        ("N=3; while [ $N -gt 0 ]; do vllm $N; N=$((N - 1)); [ $N -eq 1 ] && break; done; vllm $N", [["3"], ["2"], ["1"]]),
+        (
+            "N=3; while [ $N -gt 0 ]; do vllm $N; N=$((N - 1)); [ $N -eq 1 ] && break; done; vllm $N",
+            [["3"], ["2"], ["1"]],
+        ),
         # what may leave the loop may not
         ("for m in a b; do [ -f $m ] && continue; vllm $m; done", [["a"], ["b"]]),
         ("for m in a b; do if [ -f $m ]; then break; fi; vllm $m; done", [["a"], ["b"]]),
