@@ -362,6 +362,8 @@ class _Converter:
             texts.append((value if isinstance(value, Scalar) else self._placeholder(child)).text)
         texts += self._literal(at, end, escapes=not heredoc)
         text = Text.join(texts)
+        if heredoc and self.text(node).startswith("<<-"):
+            text = _without_indentation(text)
         return Scalar(self.span(node), text.value, '"', mapped=text)
 
     def _inside(self, node: Any, *, heredoc: bool) -> tuple[int, int]:
@@ -450,6 +452,19 @@ class _Converter:
         if isinstance(variables, Mapping):
             text = _filled(text, variables)
         return Scalar(use, text.value, '"', mapped=text)
+
+
+_INDENTATION: Final = re.compile(r"(?m)^[ \t]*(?=[^ \t\r\n])")
+
+
+def _without_indentation(text: Text) -> Text:
+    """The text of a here document without the blanks that all its lines begin with."""
+    depth = min((len(match.group()) for match in _INDENTATION.finditer(text.value)), default=0)
+    if not depth:
+        return text
+    common = re.compile(rf"(?m)^[ \t]{{{depth}}}")
+    empty = Value(Text.at("", text.span))
+    return Value(text).replaced(common.finditer(text.value), lambda *_: empty).text
 
 
 _INTERPOLATION: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_]\w*)\}")

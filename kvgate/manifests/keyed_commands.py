@@ -137,6 +137,18 @@ def _read(tree: Tree, file: SourceFile, document: Node, keys: tuple[str, ...]) -
         for start in starts:
             yield unit_of(start, around, names.get(name, 0))
             names[name] = names.get(name, 0) + 1
+        if found.form == "lines":
+            yield from _written_out(tree, file, found)
+
+
+def _written_out(tree: Tree, file: SourceFile, found: _Found) -> Iterator[ServeUnit | Unread]:
+    """What stands in the here documents of a script: a machine's first one writes the services that it is for."""
+    texts = [text for text in found.texts() if "<<" in text.value and "vllm" in text.value.lower()]
+    if texts:
+        from kvgate.manifests.scripts import read_here_documents
+
+        for text in texts:
+            yield from read_here_documents(tree, file, _filled(Value(text), found.variables), units=True)
 
 
 def _machine(document: Node) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:

@@ -150,7 +150,7 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     if "<<" not in file.text or len(file.text) > MAX_CHARACTERS:
         return
     documents = list(_here_documents(file.text))
-    known: dict[str, Value] | None = None
+    known: Mapping[str, Value] | None = None
 
     def filled(quoted: bool, begin: int, end: int) -> Value:
         nonlocal known
@@ -158,12 +158,7 @@ def _written_out(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
         if quoted:
             return value
         if known is None:
-            from kvgate.shell.script import variables
-
-            try:
-                known = variables(Text.of_span(file.span(0, len(file.text))), find=beside(tree, file))
-            except TooLargeError:
-                known = {}
+            known = _variables(tree, file, Text.of_span(file.span(0, len(file.text))))
         return _filled_in(value, known)
 
     targets: dict[str, tuple[bool, int, int]] = {}
@@ -194,14 +189,41 @@ def _may_serve(body: str) -> bool:
     return "vllm" in body.lower() or "kaito.sh/" in body
 
 
-def read_here_documents(tree: Tree, file: SourceFile, script: Value) -> Iterator[ServeUnit | Unread]:
-    """The serve units of objects and services in the here documents of a script that another file carries."""
+def read_here_documents(
+    tree: Tree, file: SourceFile, script: Value, *, units: bool = False
+) -> Iterator[ServeUnit | Unread]:
+    """The serve units of objects and services in the here documents of a script that another file carries.
+
+    Args:
+        units: also those of systemd's unit files, as a machine's first script writes them.
+    """
+    known: Mapping[str, Value] | None = None if units else {}
     for quoted, begin, end in _here_documents(script.value) if "<<" in script.value else ():
         body = script.value[begin:end]
-        found = any(all(mark.search(body) for mark in marks) for marks in _WRITTEN if marks is not _UNIT)
-        if found and _may_serve(body) and end <= MAX_CHARACTERS:
-            value = script.slice(begin, end)
-            yield from _written_documents(tree, file, value if quoted else _filled_in(value, {}))
+        marks = next((marks for marks in _WRITTEN if all(mark.search(body) for mark in marks)), None)
+        if marks is None or (marks is _UNIT and not units) or not _may_serve(body) or end > MAX_CHARACTERS:
+            continue
+        value = script.slice(begin, end)
+        if not quoted:
+            if known is None:
+                known = _variables(tree, file, script.text)
+            value = _filled_in(value, known)
+        if marks is _UNIT:
+            from kvgate.manifests.systemd import read_systemd
+
+            yield from read_systemd(tree, file, value)
+        else:
+            yield from _written_documents(tree, file, value)
+
+
+def _variables(tree: Tree, file: SourceFile, script: Text) -> Mapping[str, Value]:
+    """The variables that a script ends with."""
+    from kvgate.shell.script import variables
+
+    try:
+        return variables(script, find=beside(tree, file))
+    except TooLargeError:
+        return {}
 
 
 _IMAGE: Final = (regex(r"(?m)^[ \t]*FROM[ \t]+\S"), regex(r"(?m)^[ \t]*(?:CMD|ENTRYPOINT)[ \t]"))

@@ -360,3 +360,28 @@ def test_any_document_is_read(document: object) -> None:
     for unit in units("note: vllm serve\nall: " + json.dumps(document) + "\n"):
         assert unit.path == "site.yaml"
         assert "vllm" in unit.span.file.text
+
+
+def test_what_the_script_of_a_key_writes_out() -> None:
+    """A unit file and an object; the variables are the script's."""
+    found = units(
+        """\
+        runcmd:
+          - |
+            MODEL=org/m
+            cat > /etc/systemd/system/vllm.service <<EOF
+            [Service]
+            ExecStart=/opt/vllm serve $MODEL --max-model-len 4096
+            EOF
+            kubectl apply -f - <<'EOF'
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec: {containers: [{name: c, image: "vllm/vllm-openai:v0.9.1", args: [--model, org/n]}]}
+            EOF
+        """
+    )
+    assert [(unit.kind, shown(unit)[2]) for unit in found] == [
+        ("systemd", "org/m --max-model-len 4096"),
+        ("Pod", "--model org/n"),
+    ]

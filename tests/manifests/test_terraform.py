@@ -444,6 +444,31 @@ def test_a_script_of_a_local_is_that_of_the_machine_that_uses_it(
     assert [words(unit) for unit in found] == ["--model org/m"]
 
 
+@pytest.mark.parametrize(("quote", "length"), [("", "8192"), ("'", "${LEN}")])
+def test_a_service_that_a_machines_first_script_writes(quote: str, length: str) -> None:
+    (found,) = units(
+        f"""\
+        variable "model" {{ default = "org/m" }}
+        resource "aws_launch_template" "gpu" {{
+          instance_type = "g6.xlarge"
+          user_data = base64encode(<<-EOT
+            #!/bin/bash
+            LEN=8192
+            cat > /etc/systemd/system/vllm.service <<{quote}EOF{quote}
+            [Service]
+            ExecStart=/opt/venv/bin/vllm serve ${{var.model}} --max-model-len $${{LEN}}
+            EOF
+            systemctl enable --now vllm
+          EOT
+          )
+        }}
+        """
+    )
+    assert (found.kind, found.path, found.span.line) == ("systemd", "main.tf", 9)
+    assert [word.value for word in found.words] == ["org/m", "--max-model-len", length]
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("instance-type", ("g6.xlarge",))]
+
+
 def test_scripts_that_machines_start_with(tmp_path: Path) -> None:
     (tmp_path / "start.sh").write_text("#!/bin/bash\nvllm serve ${model} --port $PORT\n")
     found = units(
