@@ -37,7 +37,8 @@ _FLAGS: Final = (
     ("max", "model", "len"), ("gpu", "memory", "util"), ("tensor", "parallel", "size"), ("kv", "cache", "dtype"),
 )  # fmt: skip
 _MATTERS: Final = (
-    "vllm", "kaito.sh/", "serveconfigv2", "ray.serve.llm", "llm_configs", "engine_kwargs", "--max-num-", "--max_num_",
+    "vllm", "kaito.sh/", "serveconfigv2", "ray.serve.llm", "llm_configs", "engine_kwargs", "model_loading_config",
+    "kind: llminferenceservice", "--max-num-", "--max_num_",
     *(mark.join(words) for words in _FLAGS for mark in ("", "-", "_")),
 )  # fmt: skip
 _CARRIED_CODE: Final = regex(r"(?m)^[ \t]+[\w.-]+\.py:[ \t]*\|")
@@ -403,6 +404,11 @@ def _read_kustomization(tree: Tree, file: SourceFile, document: Node) -> Iterato
     """The servers that a kustomization makes of those of its resources."""
     from kvgate.manifests.kustomize import built_objects, origins_of_config_maps
     from kvgate.manifests.peers import peers_of
+
+    if node_at(document, "helmCharts") is not None:
+        from kvgate.manifests.helm.releases import read_helm_charts
+
+        yield from read_helm_charts(tree, file, document)
 
     @cache
     def made() -> tuple[tuple[SourceFile, Node], ...]:

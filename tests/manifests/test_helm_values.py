@@ -335,6 +335,9 @@ def test_counts_of_gpus(keys: str, expected: list[int]) -> None:
          "--model org/m --served-model-name s --max-model-len 8 --max-num-seqs 4"),
         ("image: vllm/vllm-openai\nmodel: {repository: org/m, maxModelLen: 8, maxNumSeqs: 4}\n",
          "--model org/m --max-model-len 8 --max-num-seqs 4"),
+        # the length that a model is given is its server's, that of anything else is not
+        ("image: vllm/vllm-openai\nmodel: {id: org/m, maxLen: 8}\nengine: {maxNumSeqs: 4, maxLen: 9}\n",
+         "--model org/m --max-model-len 8 --max-num-seqs 4"),
         ("nm-vllm: {apiServer: {extraArgs: [--dtype, half]}, modelName: org/m, resources: {}}\ngrafana: {}\n",
          "--model org/m --dtype half"),
         ("nm-vllm: {apiServer: {extraArgs: [--dtype, half]}, modelName: org/m, baseUrl: x}\ngrafana: {}\n", None),
@@ -922,3 +925,24 @@ def test_keys_of_models_in_lists_of_servers(key: str) -> None:
     text += "resources: {memory: 16Gi}\n"
     (found,) = read_tree([SourceFile("models.yaml", text)]).units
     assert [word.value for word in found.words[:2]] == ["--model", "org/m"]
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected", "count"),
+    [
+        ("singleNode", "--model oci://r/m:1 --served-model-name m --seed=1", 2),
+        (
+            "multiNode",
+            "--model oci://r/m:1 --served-model-name m --pipeline-parallel-size 3 --tensor-parallel-size 2 --seed=1",
+            6,
+        ),
+    ],
+)
+def test_values_of_a_chart_of_kserve_s_over_several_nodes(topology: str, expected: str, count: int) -> None:
+    unit = one(f"""\
+        servingTopology: {topology}
+        model: {{uri: "oci://r/m:1", modelNameOverride: m, args: [--seed=1]}}
+        multiNode: {{pipelineParallelSize: 3, tensorParallelSize: 2}}
+        resources: {{limits: {{nvidia.com/gpu: 2}}}}
+    """)
+    assert (words(unit), gpus(unit)) == (expected, [count])

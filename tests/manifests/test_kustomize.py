@@ -396,3 +396,49 @@ def test_shapes_that_kustomize_refuses() -> None:
         "kind: Kustomization\nimages: [vllm, {name: [a]}]\nreplicas: vllm\nresources: [d.yaml]\n",
     ):
         assert isinstance(units(**{"kustomization.yaml": text, "d.yaml": BASE}), list)
+
+
+HELM_CHARTS = """\
+kind: Kustomization
+namespace: ai
+helmCharts:
+  - name: serving
+    releaseName: chat
+    valuesFile: chat.yaml
+    valuesInline: {replicaCount: 2}
+  - name: other
+    valuesInline: {image: {repository: redis, tag: "7"}, replicaCount: 1}
+"""
+CHAT = """\
+image: {repository: vllm/vllm-openai, tag: v0.10.0}
+replicaCount: 1
+model: org/m
+extraArgs: [--max-model-len=4096]
+"""
+
+
+def test_charts_that_a_kustomization_installs() -> None:
+    files = [SourceFile("k/kustomization.yaml", HELM_CHARTS), SourceFile("k/chat.yaml", CHAT)]
+    (found,) = read_tree(files).units
+    assert (found.id, found.path, found.span.line) == ("Kustomization/ai/chat", "k/kustomization.yaml", 4)
+    assert [word.value for word in found.words] == ["--model", "org/m", "--max-model-len=4096"]
+    assert found.replicas == 2
+
+
+def test_charts_that_a_kustomization_installs_from_its_own_folder() -> None:
+    template = """\
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: llm}
+        spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.10.0", args: [--model, {{ .Values.model }}]}]}
+        """
+    files = {
+        "k/kustomization.yaml": "helmGlobals: {chartHome: ./home}\n" + HELM_CHARTS,
+        "k/chat.yaml": CHAT,
+        "k/home/serving/Chart.yaml": "name: serving\n",
+        "k/home/serving/values.yaml": "model: org/own\n",
+        "k/home/serving/templates/pod.yaml": dedent(template),
+    }
+    found = read_tree([SourceFile(path, text) for path, text in files.items()]).units
+    words = {unit.path: [word.value for word in unit.words] for unit in found}
+    assert words["k/kustomization.yaml"] == ["--model", "org/m"]

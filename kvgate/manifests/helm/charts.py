@@ -233,6 +233,28 @@ CHARTS: Final[tuple[Chart, ...]] = (
         image=((("image", "repository"), ("image", "tag")),),
         replicas=(("replicaCount",),),
     ),
+    *(
+        Chart(
+            name="Red Hat vllm-kserve",
+            sites=((),),
+            needs=(("model", "uri"),),
+            needs_too=(("deploymentMode",), ("servingRuntime",), ("servingTopology",)),
+            equals=((("servingTopology",), "multinode"),) if nodes else (),
+            model=(("model", "uri"),),
+            flags=((("model", "modelNameOverride"), "served-model-name"), *nodes),
+            words=(("model", "args"),),
+            image=((("image", "image"), ("image", "tag")),),
+            replicas=(("scaling", "minReplicas"),),
+            gpus=(("resources", "limits", "nvidia.com/gpu"), *((nodes[0][0],) if nodes else ())),
+        )
+        for nodes in (
+            (
+                (("multiNode", "pipelineParallelSize"), "pipeline-parallel-size"),
+                (("multiNode", "tensorParallelSize"), "tensor-parallel-size"),
+            ),
+            (),
+        )
+    ),
     Chart(
         name="OPEA vllm",
         sites=((), ("vllm",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -86,6 +87,34 @@ def read_helmfile(tree: Tree, file: SourceFile, document: Node) -> Iterator[Serv
         for values in items_at(item, "values"):
             if isinstance(values, Mapping):
                 yield from read_release(tree, file, values, release, chart)
+
+
+def read_helm_charts(tree: Tree, file: SourceFile, document: Node) -> Iterator[ServeUnit | Unread]:
+    """The serve units of the charts that a kustomization installs, with the values files beside it that it names."""
+    folder = posixpath.dirname(file.path)
+    home = text_at(document, "helmGlobals", "chartHome") or "charts"
+    for item in items_at(document, "helmCharts"):
+        name = text_at(item, "name") or ""
+        values: Node | None = None
+        for given in (node_at(item, "valuesFile"), *items_at(item, "additionalValuesFiles")):
+            beside = (
+                tree.use(posixpath.join(folder, given.value)) if isinstance(given, Scalar) and given.value else None
+            )
+            for read in tree.stream(beside).documents[:1] if beside is not None else ():
+                values = read if values is None else merged(values, read, by_name=False)
+        inline = node_at(item, "valuesInline")
+        if isinstance(inline, Mapping):
+            values = inline if values is None else merged(values, inline, by_name=False)
+        if values is None:
+            continue
+        namespace = text_at(item, "namespace") or text_at(document, "namespace")
+        release = Release("Kustomization", namespace, text_at(item, "releaseName") or name, document)
+        chart = chart_in_tree(tree, folder, f"./{home}/{name}")
+        for found in read_release(tree, file, values, release, chart):
+            if isinstance(found, ServeUnit) and found.span.file is not file:
+                yield replace(found, span=item.span)
+            else:
+                yield found
 
 
 def _at(node: Node | None, path: tuple[str, ...]) -> Iterator[Node]:
