@@ -59,6 +59,7 @@ ARGUMENT_VARIABLES: Final = {
     "MAX_MODEL_LEN": "max-model-len",
     "GPU_MEMORY_UTILIZATION": "gpu-memory-utilization",
     "MAX_NUM_SEQS": "max-num-seqs",
+    "MAX_NUM_SEQ": "max-num-seqs",
     "MAX_NUM_BATCHED_TOKENS": "max-num-batched-tokens",
     "KV_CACHE_DTYPE": "kv-cache-dtype",
     "BLOCK_SIZE": "block-size",
@@ -139,7 +140,8 @@ def _starts(container: Container) -> list[Start]:
     # a template whose values bring all arguments, or the model
     to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_to_come(arguments[0]))
     if container.serves and container.service and named and to_come:
-        positional = "args" not in arguments[0].value.lower()  # of all arguments the first need not be the model
+        # of all arguments the first need not be the model
+        positional = not any(sign in arguments[0].value.lower() for sign in ("args", "toyaml"))
         return [_start(arguments, IMAGE_ENTRY, positional, container)]
     return []
 

@@ -292,6 +292,20 @@ def test_which_containers_of_a_chart_serve(name: str, container: str, rest: str,
     assert [words(unit) for unit in reading(d_DOT_yaml=text).units] == expected
 
 
+@pytest.mark.parametrize(
+    ("rest", "positional"),
+    [
+        ("args: {{ toYaml .Values.x }}", False),
+        ("{{- with .Values.vllmArgs }}\n          args: {{ toYaml . }}\n          {{- end }}", False),
+        ('args: ["{{ .Values.model }}"]', True),
+    ],
+)
+def test_whole_arguments_of_values_are_no_model(rest: str, positional: bool) -> None:
+    text = POD.replace("NAME", "vllm.fullname").replace("CONTAINER", "main").replace("REST", rest)
+    (unit,) = reading(d_DOT_yaml=text).units
+    assert unit.positional_model is positional
+
+
 @pytest.mark.parametrize(("container", "servers"), [("server", 1), ("router", 0), ("metrics-exporter", 0)])
 def test_containers_with_an_image_that_a_chart_of_vllm_names(container: str, servers: int) -> None:
     text = POD.replace("NAME", "c.fullname").replace("CONTAINER", container)
@@ -408,6 +422,34 @@ def test_branches_around_a_script() -> None:
     )
     (unit,) = found.units
     assert words(unit) == "?{{ .Values.model }} --port 80 ?--enable-lora ?--max-model-len {{ .Values.length }}"
+
+
+def test_a_branch_with_arguments_of_the_engine_is_taken_before_one_that_only_waits() -> None:
+    text = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: {{ include "vllm.fullname" . }}}
+        spec:
+          template:
+            spec:
+              containers:
+              - name: server
+                image: {{ .Values.image }}
+                {{- if .Values.inspect }}
+                command: [sh]
+                args: [-c, "sleep infinity"]
+                {{- else }}
+                args:
+                - --model
+                - {{ .Values.model }}
+                - --max-model-len
+                - "4096"
+                {{- end }}
+        """
+    (unit,) = reading(d_DOT_yaml=text).units
+    assert words(unit) == "--model ?{{ .Values.model }} --max-model-len 4096"
+    # neither of them says what it starts: the first one
+    assert reading(d_DOT_yaml=text.replace("--max-model-len", "--other")).units == ()
 
 
 def test_objects_of_one_template_refer_to_each_other() -> None:

@@ -1,7 +1,8 @@
 """Evaluates Go templates as far as values are known; what is not known stays as a hole, with its place.
 
-Nothing is fetched and no cluster is asked. Where a condition is not known, the branch that starts vLLM is taken, else
-the first; what stands in it by itself (a flag, an item of a list) is there only if the condition holds.
+Nothing is fetched and no cluster is asked. Where a condition is not known, the branch that starts vLLM or has vLLM's
+arguments is taken, else the first; what stands in it by itself (a flag, an item of a list) is there only if the
+condition holds.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ MAX_ITEMS: Final = 200
 OPENS: Final = "\ue002"
 CLOSES: Final = "\ue003"
 
+# What hardly another program than vLLM is given, where the command line begins in the image.
+_ARGUES: Final = re.compile(
+    r"--(?:max-model-len|gpu-memory-utilization|tensor-parallel-size|max-num-(?:seqs|batched-tokens))\b"
+)
 STARTS: Final = re.compile(r"vllm[\"',\s]+serve\b|vllm\.entrypoints|-m\s+dynamo\.(?!frontend)", re.IGNORECASE)
 
 
@@ -173,9 +178,11 @@ class Evaluator:
         return False
 
     def _chosen(self, alternatives: list[tuple[Any, tuple[Node, ...], Item, tuple[int, int]]], frame: _Frame) -> Any:
-        for alternative in alternatives:
-            if STARTS.search(_source(alternative[1], frame.template.text)):
-                return alternative
+        bodies = [_source(alternative[1], frame.template.text) for alternative in alternatives]
+        for signs in (STARTS, _ARGUES):
+            for alternative, body in zip(alternatives, bodies, strict=True):
+                if signs.search(body):
+                    return alternative
         return alternatives[0]
 
     def uncertain(

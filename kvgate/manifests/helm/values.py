@@ -357,7 +357,7 @@ class _Reader:
         model: a server that nothing below it tells more of."""
         image, model = _image_of_node(site.node), site.node.get("model")
         serves = image is not None and is_vllm_image(image.value)
-        told = {flag_name(word) for word in _flags(model, 1)} - {None} if isinstance(model, Mapping) else set()
+        told = {flag_name(word) for word in _flags_inside(model)} - {None} if isinstance(model, Mapping) else set()
         environment, _ = _environment(site.node)
         named = _model_of_node(site.node) is not None
         named = named or (serves and (_model(site) is not None or _model_variable(environment) is not None))
@@ -380,7 +380,7 @@ class _Reader:
         told = node.get("model")
         model_of = [told] if isinstance(told, Mapping) else []
         if not (beside is not None and is_vllm_image(beside.value)):
-            model_of = [inner for inner in model_of if any(_flags(inner, 1))]
+            model_of = [inner for inner in model_of if any(_flags_inside(inner))]
         names = {entry.key.value for entry in node.items()}
         keys = [key for key in (*_ARGUMENT_KEYS, *_SERVER_KEYS) if key in names]
         holders = [node, *(held for key in keys if (held := _held(node, key))), *parts]
@@ -919,7 +919,19 @@ def _flags(node: Mapping, depth: int = 0) -> Iterator[Word]:
             yield from _flags(given, 1)
             yield from _plain_flags(given)
         elif depth == 0 and key == "model" and isinstance(value, Mapping):
-            yield from _flags(value, 1)
+            yield from _flags_inside(value)
+
+
+# What the length of a model means to its server; of another mapping it may be that of anything.
+_LENGTHS_INSIDE: Final = frozenset({"max-len", "max-length"})
+
+
+def _flags_inside(model: Mapping) -> Iterator[Word]:
+    """Arguments that stand with the model's name in a mapping of its own: ``model: {id: x, maxLen: 4096}``."""
+    for entry in model.items():
+        if flag_of_key(entry.key.value) in _LENGTHS_INSIDE:
+            yield from _flag_words("max-model-len", entry.value)
+    yield from _flags(model, 1)
 
 
 def _switch(flag: str, key: str, node: Mapping) -> Iterator[Word]:
@@ -957,7 +969,7 @@ def _flags_of_model(site: _Site) -> list[Word]:
     for node in (site.node, *site.around):
         model = node.get("model")
         if isinstance(model, Mapping):
-            return [*(_flags(model, 1) if node is not site.node else ()), *_plain_flags(model)]
+            return [*(_flags_inside(model) if node is not site.node else ()), *_plain_flags(model)]
     return []
 
 
