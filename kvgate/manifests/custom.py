@@ -337,12 +337,17 @@ def _own_devices(site: _Site) -> tuple[GpuRequest, ...]:
 def cluster_devices(cluster: Mapping) -> tuple[GpuRequest, ...]:
     """The devices of a Ray cluster: its head and all its worker groups."""
     parts: list[tuple[tuple[GpuRequest, ...], int | None]] = [(_devices_of(cluster.get("headGroupSpec")), 1)]
+    waiting: list[tuple[tuple[GpuRequest, ...], int | None]] = []
     for group in items_at(cluster, "workerGroupSpecs"):
         replicas = node_at(group, "replicas")
         hosts = scalar_int(node_at(group, "numOfHosts")) or 1
         count = 1 if replicas is None else scalar_int(replicas)
         parts.append((_devices_of(group), None if count is None else count * hosts))
-    return _summed(parts)
+        if count == 0 and (scalar_int(node_at(group, "maxReplicas")) or 0) > 0 and parts[-1][0]:
+            waiting.append((parts[-1][0], hosts))
+    found = _summed(parts)
+    # a cluster without devices scales up by a pod of the first group that has some, once an application asks for them
+    return _summed(waiting[:1]) if waiting and all(request.count == 0 for request in found) else found
 
 
 def _devices_of(template: Node | None) -> tuple[GpuRequest, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kvgate.manifests.container import Start, environment_of, find_requirement
 from kvgate.manifests.custom import cluster_devices, first_pod
-from kvgate.manifests.entrypoint import VLLM_FLAGS, is_other_engine, says_engine
+from kvgate.manifests.entrypoint import VLLM_FLAGS, is_other_engine, is_vllm_image, says_engine
 from kvgate.manifests.flags import words_of_entries
 from kvgate.manifests.kubernetes import Environment, Pod, kvgate_annotations
 from kvgate.manifests.launch import ARGUMENT_VARIABLES, MODEL_VARIABLES, starts_of_script, variable_words
@@ -198,10 +198,12 @@ class _Cluster:
         if engines:
             return
         if variable is None and not any(entry.key.value == "model" for entry in given):
-            # it names no model: one that installs vLLM, or is called after it and told of it, serves with it
+            # it names no model: one that installs vLLM serves with it, and one that is called after it and told of
+            # it, or runs on an image that is called so too
             installs = find_requirement(item.text for item in packages if isinstance(item, Scalar)) is not None
-            sets = any(key.startswith("VLLM_") for key in environment[0])
-            if not installs and not (sets and says_engine(self.name) and self.devices):
+            runs = any(key.startswith("VLLM_") for key in environment[0])
+            runs = runs or (self.image is not None and is_vllm_image(self.image.value))
+            if not installs and not (runs and says_engine(self.name) and self.devices):
                 return
         elif "vllm" not in application.span.text.lower() and not (self.image and says_engine(self.image.value)):
             return

@@ -226,6 +226,39 @@ def test_an_application_of_ones_own_that_names_no_model() -> None:
     assert units(text.replace("vllm-tpu", "vllm-router")) == []
     assert units(text.replace("VLLM_XLA", "XLA")) == []
     assert units(text.replace("google.com/tpu: 4", "cpu: 4")) == []
+    # or an image that is called after it as well
+    named = text.replace("VLLM_XLA", "XLA").replace("$IMAGE", "registry.test/ray-vllm-app:1")
+    assert [unit.words[0].value for unit in units(named)] == ["serve:app"]
+    assert units(named.replace("vllm-tpu", "app")) == []
+    assert units(named.replace("ray-vllm-app", "vllm-router")) == []
+
+
+def test_devices_of_a_cluster_that_scales_up_from_none() -> None:
+    text = """\
+        apiVersion: ray.io/v1
+        kind: RayService
+        metadata: {name: vllm-small}
+        spec:
+          serveConfigV2: |
+            applications:
+              - {name: a, import_path: "serve:app", runtime_env: {env_vars: {MODEL_ID: org/m, MAX_NUM_SEQ: "4"}}}
+          rayClusterConfig:
+            headGroupSpec: {template: {spec: {containers: [{name: h, image: ray-vllm}]}}}
+            workerGroupSpecs:
+            - {replicas: 0, maxReplicas: 3, template: {spec: {containers: [{name: c}]}}}
+            - {replicas: 0, maxReplicas: 3, numOfHosts: 2,
+               template: {spec: {containers: [{name: w, image: ray-vllm, resources: {limits: {nvidia.com/gpu: 4}}}]}}}
+            - {replicas: 0, maxReplicas: 3,
+               template: {spec: {containers: [{name: x, image: ray-vllm, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+        """
+    (found,) = units(text)
+    assert [request.count for request in found.gpu_requests] == [8]
+    assert [word.value for word in found.words[1:]] == ["--max-num-seqs", "4"]
+    (off,) = units(text.replace("maxReplicas: 3", "maxReplicas: 0"))
+    assert [request.count for request in off.gpu_requests] == [0]
+    # where a group of devices runs, the others wait for more
+    (running,) = units(text.replace("{replicas: 0, maxReplicas: 3,\n", "{replicas: 2, maxReplicas: 3,\n"))
+    assert [request.count for request in running.gpu_requests] == [2]
 
 
 def test_a_configuration_file_of_ray_serve() -> None:
