@@ -39,7 +39,7 @@ _IDENTITIES: Final = frozenset(
 # The folder of the file, as an expression that is not followed shows it before a path.
 MODULE: Final = re.compile(r"^\{\{ path\.(?:module|root|cwd) \}\}/")
 # A variable or local with what is taken out of it; what an index names is one itself.
-_NAME: Final = r"(?:var|local|each)\.[\w-]+"
+_NAME: Final = r"(?:var|local|each|data\.template_file)\.[\w-]+"
 _REFERENCE: Final = re.compile(rf"({_NAME})((?:\.[\w-]+|\[(?:\"[^\"\[\]]*\"|[0-9]{{1,4}}|{_NAME}(?:\.[\w-]+)*)\])*)")
 _PART: Final = re.compile(rf"\.([\w-]+)|\[\"([^\"]*)\"\]|\[([0-9]+)\]|\[({_NAME}[\w.-]*)\]")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|\$\$\{|%%\{", re.DOTALL)
@@ -104,7 +104,7 @@ class _Symbols:
         self._following.append(name)
         converter, node = found
         try:
-            return converter.expression(node, 0)
+            return converter.template_file(node) if node.type == "block" else converter.expression(node, 0)
         finally:
             self._following.pop()
 
@@ -213,6 +213,8 @@ class _Converter:
                     found[f"var.{self.text(node.named_children[0])}"] = self, node.named_children[-1]
                     continue
                 kind, labels, inner = self._parts(node)
+                if kind == "data" and labels[:1] == ("template_file",):
+                    found[".".join((kind, *labels))] = self, node
                 for name, value in self._attributes(inner) if kind in ("variable", "locals") else ():
                     if kind == "locals":
                         found[f"local.{name}"] = self, value
@@ -317,11 +319,11 @@ class _Converter:
             if other is not None:
                 index = self._named(other)
                 quoted = index.value if isinstance(index, Scalar) else None
-            if number is not None:
+            if number is not None and not isinstance(found, Mapping):  # a data source that is counted is one here
                 found = (
                     found.items[int(number)] if isinstance(found, Sequence) and int(number) < len(found.items) else None
                 )
-            else:
+            elif number is None:
                 key = plain if plain is not None else quoted
                 found = found.get(key) if isinstance(found, Mapping) and key is not None else None
         return found
@@ -443,6 +445,16 @@ class _Converter:
             maps = [part for part in (first, *rest) if isinstance(part, Mapping)]
             return Mapping(self.span(node), [entry for part in maps for entry in part.entries])
         return None
+
+    def template_file(self, node: Any) -> Node | None:
+        """What ``data "template_file"`` makes of its template: ``rendered``."""
+        block = self.block(node, 0)
+        template, variables = block.body.get("template"), block.body.get("vars")
+        if not isinstance(template, Scalar):
+            return None
+        text = _filled(template.text, variables) if isinstance(variables, Mapping) else template.text
+        rendered = Scalar(template.span, text.value, '"', mapped=text)
+        return Mapping(block.body.span, [Entry(Scalar(block.key.span, "rendered"), rendered)])
 
     def _file(self, path: str, variables: Node | None, use: Span) -> Node | None:
         found = self.symbols.text(MODULE.sub("", path))

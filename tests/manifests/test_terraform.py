@@ -239,6 +239,28 @@ def test_settings_of_a_helm_release_win_over_its_values() -> None:
     assert "1024" not in words(found)
 
 
+def test_values_of_a_template_that_a_data_source_renders() -> None:
+    (found,) = units(
+        """\
+        data "template_file" "values" {
+          count    = var.on ? 1 : 0
+          template = file("${path.module}/config/values.tpl")
+          vars     = { length = 8192 }
+        }
+        resource "helm_release" "vllm" {
+          chart  = "vllm-stack"
+          values = [data.template_file.values[0].rendered]
+        }
+        """,
+        (
+            "config/values.tpl",
+            "servingEngineSpec:\n  modelSpec:\n  - {name: a, modelURL: org/m, vllmConfig: {maxModelLen: ${length}}}\n",
+        ),
+    )
+    assert (found.kind, found.path) == ("helm_release", "main.tf")
+    assert words(found) == "--model org/m --max-model-len 8192 --no-enable-prefix-caching"
+
+
 def test_settings_of_a_helm_release_name_items_of_lists_and_keys_with_dots() -> None:
     """As the provider's version 3 writes them, a list of objects; a variable may stand in one."""
     (found,) = units(
