@@ -160,8 +160,10 @@ def _release(tree: Tree, file: SourceFile, block: Block) -> Iterator[ServeUnit |
     from kvgate.manifests.helm.releases import read_release, with_parameters
     from kvgate.manifests.helm.values import Release
 
-    name = text_at(block.body, "name") or block.labels[-1]
-    release = Release("helm_release", text_at(block.body, "namespace"), name, block.body)
+    # a name that other resources make is none that a unit could be found by
+    known = {key: text for key in ("name", "namespace") if (text := text_at(block.body, key)) and "{{" not in text}
+    name = known.get("name", block.labels[-1])
+    release = Release("helm_release", known.get("namespace"), name, block.body)
     entries: list[Entry] = []
     for item in items_at(block.body, "values"):
         documents = parse_embedded(item.text).documents if isinstance(item, Scalar) else [item]

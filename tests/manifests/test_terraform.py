@@ -248,8 +248,10 @@ def test_values_of_a_template_that_a_data_source_renders() -> None:
           vars     = { length = 8192 }
         }
         resource "helm_release" "vllm" {
-          chart  = "vllm-stack"
-          values = [data.template_file.values[0].rendered]
+          name      = "x-${random_id.a.hex}"
+          namespace = kubernetes_namespace.a.metadata[0].name
+          chart     = "vllm-stack"
+          values    = [data.template_file.values[0].rendered]
         }
         """,
         (
@@ -257,7 +259,7 @@ def test_values_of_a_template_that_a_data_source_renders() -> None:
             "servingEngineSpec:\n  modelSpec:\n  - {name: a, modelURL: org/m, vllmConfig: {maxModelLen: ${length}}}\n",
         ),
     )
-    assert (found.kind, found.path) == ("helm_release", "main.tf")
+    assert (found.id, found.path) == ("helm_release/default/vllm/modelSpec/[0]", "main.tf")
     assert words(found) == "--model org/m --max-model-len 8192 --no-enable-prefix-caching"
 
 
