@@ -66,6 +66,10 @@ _RUNS: Final = re.compile(r"(?:\$\(|`)[^()`]*\b(?:run|serve|vllm\w*|\w+\.sh)\b")
 # A substitution of a program that only prints what its words say, and what makes it more than a plain pipeline.
 _PRINTS: Final = re.compile(r"\s*(?:basename|dirname|echo|printf|seq)\s")
 _RUNS_MORE: Final = re.compile(r"[;&<>\n]|\|\|")
+# One of a function; and in functions what is printed elsewhere, and what prints nothing and changes no variable.
+_CALLS: Final = re.compile(r"\s*([A-Za-z_][\w-]*)(?=\s|\Z)")
+_ASIDE: Final = re.compile(r"\A(?:echo|printf)\b[^|;&\n]*>\s*(?:&\s*2|/dev/stderr)\s*\Z")
+_WORDLESS: Final = frozenset({":", "chmod", "mkdir", "rm", "sleep", "touch", "true"})
 MAX_PRINTING: Final = 400
 MAX_WRITTEN: Final = 400  # of a condition, before it is made short
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t"}
@@ -1350,9 +1354,13 @@ class _Reader:
                 lex(value, start, stop, text, quoted=True, expander=self._expander(scope, depth + 1))
             fields.add_expanded(text.value(value.text.slice(start, start)), whole.span, quoted=quoted)
             return end
-        known = self._printed(value, at + (2 if whole.value.startswith("$(") else 1), end - 1, scope, depth)
-        if known is not None:
-            fields.add_expanded(Value(Text.at(known, whole.span)), whole.span, quoted=quoted)
+        first = at + (2 if whole.value.startswith("$(") else 1)
+        known = self._printed(value, first, end - 1, scope, depth)
+        said = Value(Text.at(known, whole.span)) if known is not None else None
+        if said is None and scope.functions:
+            said = self._told_by_function(value, first, end - 1, scope, depth)
+        if said is not None:
+            fields.add_expanded(said, whole.span, quoted=quoted)
             return end
         unknown = Value.unknown(whole, f"{_short(whole.value)} is known at run time only")
         program = _LOOKS_UP.fullmatch(value.masked(), at + (2 if whole.value.startswith("$(") else 1), end - 1)
@@ -1372,6 +1380,141 @@ class _Reader:
         lex(value, start, end, words, expander=self._expander(scope, depth + 1))
         found = words.words()
         return printed([word.value for word in found]) if all(word.resolved for word in found) else None
+
+    # -- what functions print ----------------------------------------------------------------------------------
+
+    def _told_by_function(self, value: Value, start: int, end: int, scope: _Scope, depth: int) -> Value | None:
+        """What a substitution yields that calls a function of the script (``$(model_of "$1")``)."""
+        inside = value.value[start:end]
+        match = _CALLS.match(inside) if len(inside) <= MAX_PRINTING else None
+        if match is None or match[1] not in scope.functions or _RUNS_MORE.search(inside) or "|" in inside:
+            return None
+        if depth > MAX_DEPTH or self.steps > MAX_UNROLLED:
+            return None
+        words = Fields()
+        lex(value, start, end, words, expander=self._expander(scope, depth + 1))
+        return self._output(match[1], words.words()[1:], scope)
+
+    def _output(self, name: str, arguments: Sequence[Word], scope: _Scope) -> Value | None:
+        """What a function prints, its last line ends taken off; None where it takes more than `echo` to know."""
+        if name in self.calling or self.depth >= MAX_DEPTH:
+            return None
+        source, body = scope.functions[name]
+        inner = self.branch(scope)
+        inner.arguments = list(arguments)
+        lines: list[Value] = []
+        self.calling.append(name)
+        self.depth += 1
+        ended = self._says(source, body.children, inner, lines)
+        self.depth -= 1
+        self.calling.pop()
+        if ended is None:
+            return None
+        parts = [part for line in lines for part in (Value(Text.at("\n", line.span)), line)][1:]
+        return Value.join(parts) if parts else Value(source.value.text.slice(body.start_byte, body.start_byte))
+
+    def _says(self, source: _Source, nodes: Iterable[Any], scope: _Scope, lines: list[Value]) -> bool | None:
+        """Gather what statements print; whether they leave the function. None where one is not followed here."""
+        for node in nodes:
+            self.steps += 1
+            if not node.is_named or node.type == "comment":
+                continue
+            if self.steps > MAX_UNROLLED:
+                return None
+            if node.type in ("variable_assignment", "variable_assignments", "declaration_command"):
+                self.node(source, node, scope, ())
+                continue
+            leaves: bool | None = None
+            if node.type == "compound_statement":
+                leaves = self._says(source, node.children, scope, lines)
+            elif node.type in ("if_statement", "case_statement"):
+                taken = self._taken(source, node, scope)
+                leaves = None if taken is None else self._says(source, taken, scope, lines)
+            elif node.type == "list":
+                leaves = self._says_of_list(source, node, scope, lines)
+            elif node.type == "command":
+                leaves = self._says_of_command(source, node, scope, lines)
+            elif node.type == "test_command" or _ASIDE.search(source.text(node)):
+                leaves = False
+            if leaves is not False:
+                return leaves
+        return False
+
+    def _says_of_list(self, source: _Source, node: Any, scope: _Scope, lines: list[Value]) -> bool | None:
+        """``[ CONDITION ] && echo TEXT && return``."""
+        status = True
+        for joint, part in _chain(node):
+            if joint is not None and (joint.type == "||") is status:
+                continue
+            if _tests([part]):
+                verdict = self._verdict(source, [part], scope)
+                if verdict is None:
+                    return None
+                status = verdict
+                continue
+            leaves = self._says(source, [part], scope, lines)
+            if leaves is not False:
+                return leaves
+            status = True
+        return False
+
+    def _says_of_command(self, source: _Source, node: Any, scope: _Scope, lines: list[Value]) -> bool | None:
+        name = node.child_by_field_name("name")
+        head = source.text(name) if name is not None else ""
+        if head in _WORDLESS:
+            return False
+        words = self._words(source, node.children_by_field_name("argument"), scope)
+        if head in ("return", "exit"):
+            return True if not words or words[0].value == "0" else None
+        if head == "echo" and words and words[0].value == "-n":
+            del words[0]
+        if head == "printf" and len(words) == 2 and words[0].value in ("%s", "%s\\n"):
+            del words[0]
+        elif head in scope.functions:
+            said = self._output(head, words, scope)
+            lines += [] if said is None else [said]
+            return None if said is None else False
+        elif head != "echo" or any(child.type == "herestring_redirect" for child in node.children):
+            return None
+        if any(word.value.startswith("-") or "\\" in word.value for word in words):
+            return None
+        lines.append(_joined(words) if words else source.slice(name).slice(0, 0))
+        return False
+
+    def _taken(self, source: _Source, node: Any, scope: _Scope) -> list[Any] | None:
+        """The statements of an `if` or a `case` that run; None where nobody knows which do."""
+        if node.type == "case_statement":
+            subject_node = node.child_by_field_name("value")
+            subject = self._single(source, subject_node, scope) if subject_node is not None else None
+            subject = subject if subject is None or subject.resolved or self.uncalled else _emptied(subject)
+            if subject is None or not subject.resolved:
+                return None
+            for item in node.children:
+                patterns, body = _case_item(item) if item.type == "case_item" else ([], [])
+                plain = [re.sub(r"['\"]|\\(.)", _literal, source.text(pattern)) for pattern in patterns]
+                if any("$" in pattern for pattern in plain):
+                    return None
+                if any(matches_pattern(subject.value, pattern) for pattern in plain):
+                    return body
+            return []
+        otherwise: list[Any] = []
+        condition, body = _until_then(node.children)
+        branches = [(condition, [child for child in body if child.type not in ("elif_clause", "else_clause")])]
+        for child in body:
+            if child.type == "elif_clause":
+                branches.append(_until_then(child.children))
+            elif child.type == "else_clause":
+                otherwise = list(child.children)
+        for condition, body in branches:
+            verdict = self._verdict(source, condition, scope)
+            if verdict is not False:
+                return body if verdict else None
+        return otherwise
+
+    def _verdict(self, source: _Source, condition: Sequence[Any], scope: _Scope) -> bool | None:
+        """Whether a condition holds, for a script without any settings where it takes one to know."""
+        verdict = self._decide(source, condition, scope)
+        return verdict if verdict is not None else self._assume(source, condition, scope)
 
     def _arithmetic(self, value: Value, at: int, end: int, quoted: bool, fields: Fields, scope: _Scope) -> None:
         whole = value.text.slice(at, end)

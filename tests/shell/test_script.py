@@ -626,6 +626,49 @@ def test_what_is_printed_from_words_alone(printing: str, expected: str | None) -
     assert found == [f"?$({printing})" if expected is None else expected]
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('echo "org/$1"', "org/a"),
+        ('local name="$1"; printf "%s\\n" "org/$name"', "org/a"),
+        ('case "$1" in a | b) echo org/big ;; *) echo "$1" ;; esac', "org/big"),
+        ('case "$1" in x) echo org/x ;; *) echo "$1" ;; esac', "a"),
+        ('case "${KIND:-}" in x) echo org/x ;; *) echo "${NAME:-org/d}" ;; esac', "org/d"),
+        ('if [ "$1" = b ]; then echo org/b; elif [[ "$1" == a* ]]; then echo org/a; else echo org/c; fi', "org/a"),
+        ('if [ -n "$MODEL" ]; then echo "$MODEL"; return; fi\necho org/d', "org/d"),
+        ('[ "$1" = a ] && { echo org/a; return 0; }\necho org/b', "org/a"),
+        ('[ "$1" = b ] && echo org/b || echo org/c', "org/c"),
+        ('echo "looking for $1" >&2\n# a remark\necho -n org/m', "org/m"),
+        ("more() { echo x; }; more", None),
+        ("other org", "org-7B"),
+        ('M=$(other "$1"); echo "$M/$MINE"', "?a-7B/$MINE"),
+        ("echo one; echo two", "one\ntwo"),
+        (": nothing", ""),
+        # what takes more than that
+        ("[ -f /etc/x ] && echo org/x || echo org/y", None),
+        ("test -z x && echo org/x", None),
+        ("if nvidia-smi; then echo org/x; else echo org/y; fi", None),
+        ('case "$(uname)" in Linux) echo org/x ;; *) echo org/y ;; esac', None),
+        ("nvidia-smi -L | wc -l", None),
+        ("for x in a b; do echo $x; done", None),
+        ('echo "no such model"; exit 1', None),
+        ("echo org/m | tr a-z A-Z", None),
+        ('pick "$1"', None),
+    ],
+)
+def test_what_a_function_of_the_script_prints(body: str, expected: str | None) -> None:
+    script = f'other() {{ echo "$1-7B"; }}\npick() {{\n{body}\n}}\nM="$(pick a)"\nvllm "$M"'
+    (word,) = only(script).words[1:]
+    assert shown(word) == (expected if expected is not None else "?$(pick a)")
+
+
+def test_what_a_function_prints_stands_where_it_is_called() -> None:
+    word = only('pick() { echo "org/m"; }\nvllm $(pick) && :').words[1]
+    assert (word.value, word.span.start, word.span.end) == ("org/m", 30, 37)
+    doubled = "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}\n" for n in range(20)) + "f20() { echo x; }\n"
+    assert shown(only(doubled + 'vllm "$(f0)"').words[1]) == "?$(f0)"
+
+
 def test_functions_that_call_themselves_are_read_once() -> None:
     tree = """
 kids() {
