@@ -33,7 +33,7 @@ SKIPPED_DIRECTORIES: Final = frozenset(
 # Keys of JSON in which containers, or commands, are described.
 _MARKS: Final = (
     b'"kind"', b'"services"', b'"containerDefinitions"', b'"ContainerDefinitions"', b'"recipe_image_uri"',
-    b'"scripts"', b'"configurations"', b'"tasks"',
+    b'"scripts"', b'"configurations"', b'"tasks"', b'"imageName"',
 )  # fmt: skip
 
 

@@ -58,9 +58,10 @@ _NAMED: Final = frozenset({"processes", "scripts", "tasks"})
 # Keys of a program whose arguments stand beside it, and of these.
 _PROGRAMS: Final = ("module", "program", "command", "cmd", "entrypoint")
 _ARGUMENTS: Final = ("args", "arguments")
-# Keys of a container's image, in services of pipelines and of hosts, and of what it is given.
-_IMAGES: Final = ("image", "name")
-_GIVEN: Final = ("entrypoint", "command", "cmd", "args")
+# Keys of a container's image, in services of pipelines and of hosts (RunPod's templates), and of what it is given.
+_IMAGES: Final = ("image", "name", "imageName")
+_ENTRY_POINTS: Final = ("entrypoint", "dockerEntrypoint")
+_GIVEN: Final = (*_ENTRY_POINTS, "command", "cmd", "args", "dockerArgs", "dockerStartCmd")
 # Where services describe the machine that runs the command: its table, how many GPUs it has, and which.
 _MACHINES: Final = ((("cerebrium", "hardware"), "gpu_count", "compute"), (("vm",), "gpus", "gpu_kind"))
 # Keys of files that are written out, and of the mappings that hold variables.
@@ -187,7 +188,7 @@ def _of_container(found: _Found, find: Find) -> list[Start]:
     """The server in a container whose image is vLLM's, by what it is given."""
     given = {key: words for key in _GIVEN if (words := _words_under(found.node, key, found.variables))}
     # a command above arguments, as an entry point, takes the place of the image's
-    arguments = given.pop(next((key for key in reversed(_GIVEN[1:]) if key in given), ""), ())
+    arguments = given.pop(next((key for key in reversed(_GIVEN[len(_ENTRY_POINTS) :]) if key in given), ""), ())
     command = next(iter(given.values()), ())
     assert found.image is not None
     image = mark_placeholders(Value(found.image.text)).word()

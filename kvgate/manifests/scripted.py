@@ -114,6 +114,13 @@ def _variables(*holders: Node | None) -> tuple[dict[str, Value], dict[str, Span]
     return values, spans
 
 
+def _tell(numbers: dict[str, int], span: Span, variables: dict[str, Value], spans: dict[str, Span]) -> None:
+    """Adds the variables by which a script learns about its machines."""
+    for name, number in numbers.items():
+        variables.setdefault(name, Value(Text.at(str(number), span)))
+        spans.setdefault(name, span)
+
+
 def _joined(nodes: list[Node]) -> Value | None:
     """Command lines one below the other."""
     parts: list[Value] = []
@@ -151,9 +158,8 @@ def _skypilot(document: Mapping) -> Iterator[Script]:
     count = scalar_int(nodes) or 1
     if devices and devices[0].count is not None:
         # https://docs.skypilot.co/en/latest/running-jobs/environment-variables.html
-        for key, value in (("SKYPILOT_NUM_GPUS_PER_NODE", devices[0].count), ("SKYPILOT_NUM_NODES", count)):
-            variables.setdefault(key, Value(Text.at(str(value), devices[0].span)))
-            spans.setdefault(key, devices[0].span)
+        told = {"SKYPILOT_NUM_GPUS_PER_NODE": devices[0].count, "SKYPILOT_NUM_NODES": count}
+        _tell(told, devices[0].span, variables, spans)
     replicas = node_at(document, "service", "replicas") or node_at(
         document, "service", "replica_policy", "min_replicas"
     )
@@ -213,6 +219,11 @@ def _dstack(document: Mapping) -> Iterator[Script]:
         return
     variables, spans = _variables(document.get("env"))
     devices, hints = _dstack_gpu(node_at(document, "resources", "gpu"))
+    if devices and devices[0].count is not None:
+        # https://dstack.ai/docs/reference/environment-variables
+        each, nodes = devices[0].count, scalar_int(document.get("nodes")) or 1
+        told = {"DSTACK_GPUS_PER_NODE": each, "DSTACK_NODES_NUM": nodes, "DSTACK_GPUS_NUM": each * nodes}
+        _tell(told, devices[0].span, variables, spans)
     name = scalar_at(document, "name")
     image = _image(scalar_at(document, "image"))
     replicas = document.get("replicas")

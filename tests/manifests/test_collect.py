@@ -62,11 +62,12 @@ def test_names_that_carry_something_of_their_own(tmp_path: Path, name: str) -> N
 def test_json_is_read_where_it_may_be_a_manifest(tmp_path: Path) -> None:
     write(tmp_path, "package.json", text='{"name": "vllm-ui"}')
     write(tmp_path, "pod.json", text='{"kind": "Pod", "spec": {"containers": [{"image": "vllm/vllm-openai"}]}}')
+    write(tmp_path, "hired.json", text='{"imageName": "vllm/vllm-openai:v0.9.0", "dockerArgs": "--model org/m"}')
     write(tmp_path, "ui/package.json", text='{"scripts": {"llm": "vllm serve org/m"}}')
     write(tmp_path, "ui/pixi.toml", text='[tasks]\nllm = "vllm serve org/m"\n')
     write(tmp_path, "ui/Cargo.toml", text='[package]\nname = "x"\n')
     found = collect([tmp_path], tmp_path)
-    assert shown(found) == ["pod.json", "ui/package.json", "ui/pixi.toml"]
+    assert shown(found) == ["hired.json", "pod.json", "ui/package.json", "ui/pixi.toml"]
     assert found.named == frozenset()
     named = collect([tmp_path / "package.json"], tmp_path)
     assert shown(named) == ["package.json"]

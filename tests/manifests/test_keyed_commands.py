@@ -287,6 +287,25 @@ def test_the_machine_of_a_service(text: str, count: int | None, names: tuple[str
     assert [hint.values for hint in found.node_hints] == ([] if names is None else [names])
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ('"dockerArgs": "--model org/m --max-num-seqs 8"', "--model org/m --max-num-seqs 8"),
+        ('"dockerArgs": "bash -c \\"vllm serve org/m\\""', "org/m"),
+        ('"dockerStartCmd": ["--model", "org/m"]', "--model org/m"),
+        ('"dockerEntrypoint": ["vllm", "serve"], "dockerStartCmd": ["org/m"]', "org/m"),
+        ('"dockerEntrypoint": ["vllm", "serve", "org/m"]', "org/m"),
+        ('"dockerEntrypoint": ["sleep"], "dockerStartCmd": ["infinity"]', None),
+        ('"volumeInGb": 20', None),
+    ],
+)
+def test_templates_of_pods_for_hire(given: str, expected: str | None) -> None:
+    found = units(f'{{"name": "pod", "imageName": "vllm/vllm-openai:v0.9.0", {given}}}', "pods.json")
+    assert [(shown(unit)[2], unit.image and unit.image.value) for unit in found] == (
+        [] if expected is None else [(expected, "vllm/vllm-openai:v0.9.0")]
+    )
+
+
 def test_the_machine_of_a_truss() -> None:
     (found,) = units(
         "base_image: {image: 'vllm/vllm-openai:v0.7.3'}\ndocker_server: {start_command: vllm serve org/m}\n"

@@ -82,14 +82,30 @@ def test_dstack(gpu: str, count: int | None, names: tuple[str, ...]) -> None:
         env: [MODEL=org/m]
         commands:
           - pip install vllm
-          - vllm serve $MODEL
+          - vllm serve $MODEL -tp $DSTACK_GPUS_PER_NODE
             --port 8000 # the port
         resources: {{gpu: '{gpu}'}}
         """
     (found,) = units(text if not gpu.startswith("{") else text.replace(f"'{gpu}'", gpu))
-    assert (found.kind, found.span.line, words(found)) == ("dstack", 5, "org/m --port 8000")
+    told = count or "?$DSTACK_GPUS_PER_NODE"
+    assert (found.kind, found.span.line, words(found)) == ("dstack", 5, f"org/m -tp {told} --port 8000")
     assert [request.count for request in found.gpu_requests] == [count]
     assert tuple(name for hint in found.node_hints for name in hint.values) == names
+
+
+def test_what_dstack_tells_a_task_about_its_machines() -> None:
+    text = """\
+        type: task
+        nodes: 2
+        env: [DSTACK_RUN_NAME=r]
+        commands:
+          - vllm serve org/m -tp $DSTACK_GPUS_PER_NODE -pp $DSTACK_NODES_NUM --max-num-seqs $DSTACK_GPUS_NUM
+        resources: {gpu: H100:8}
+        """
+    assert words(units(text)[0]) == "org/m -tp 8 -pp 2 --max-num-seqs 16"
+    # what the task says itself counts
+    text = text.replace("DSTACK_RUN_NAME=r", "DSTACK_GPUS_NUM=4")
+    assert words(units(text)[0]) == "org/m -tp 8 -pp 2 --max-num-seqs 4"
 
 
 def test_github_workflow() -> None:
