@@ -19,10 +19,12 @@ from kvgate.manifests.python_source import (
     called_name,
     default_of,
     has_init,
+    is_text,
     key_of,
     made_or_called,
     parameters_of,
     place_of,
+    put_before,
     written_call,
 )
 from kvgate.shell.value import Hole, Value, value_of_word
@@ -31,6 +33,7 @@ from kvgate.source.text import Span, Text, Unresolved, Word
 MAX_DEPTH: Final = 12
 MAX_TEXT: Final = 50_000
 MAX_STEPS: Final = 100_000
+GROWN: Final = 20  # steps that a part of a text counts for
 # Calls that declare a field of a class or an option of a function, and take its default.
 _DECLARES: Final = frozenset({"Argument", "Field", "Option", "Query", "field", "parameter"})
 # Methods of texts that are followed, and the longest text on which they are.
@@ -1018,9 +1021,15 @@ class Names(Scopes):
         node = self._plain(node)
         use = self._in_round(node) or node
         self._steps += 1
-        node = self.followed(node)
         if self._steps > MAX_STEPS:
             return Value.unknown(self.source.text(use), "it takes too long to follow", splits=False)
+        grown = self._grown(node, depth)
+        if grown is None:
+            followed = self.followed(node)
+            grown = self._grown(followed, depth) if followed is not node else None
+            node = followed
+        if grown is not None:
+            return grown
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = self.source.string(node)
             return Value(text if len(text) <= MAX_TEXT else Text.at("", text.span))
@@ -1061,6 +1070,41 @@ class Names(Scopes):
         text = self.source.text(use)
         written = " ".join(text.value.split())
         return Value.unknown(text, self.why(node), written=written, splits=False)
+
+    def _grown(self, node: ast.expr, depth: int) -> Value | None:
+        """A text to which others are added (``line += " --flag"``); None for other expressions."""
+        key = key_of(node)
+        found = self._assignments(node, depth) if key is not None and depth <= MAX_DEPTH else None
+        if found is None or len(found) < 2 or found[0].value is None or found[0].condition is not None:
+            return None
+        base = self.followed(found[0].value)
+        if not is_text(base) and not self.joins_texts(base):
+            return None
+        self._steps += GROWN * len(found)  # what is added to a text may be made of it
+        parts = [self._value(found[0].value, depth + 1)]
+        for each in found[1:]:
+            if not each.adds and each.value is not None and put_before(key or "", each.value):
+                continue  # variables of the command that are set on a condition
+            if not each.adds or each.value is None:
+                return None
+            parts += self._added(each, depth)
+        if self._steps > MAX_STEPS:
+            return Value.unknown(self.source.text(node), "it takes too long to follow", splits=False)
+        return Value.join(parts)
+
+    def _added(self, each: Assigned, depth: int) -> list[Value]:
+        """What is added to a text, with a hole where it is added on a condition."""
+        if each.value is None:
+            return []
+        node = self.followed(each.value)
+        if isinstance(node, ast.IfExp) and each.condition is None:
+            test = self.source.written(node.test)
+            choices = ((node.body, f"only if {test}"), (node.orelse, f"only if not ({test})"))
+            return [part for choice, why in choices for part in _without_value(self._value(choice, depth + 1), why)]
+        value = self._value(each.value, depth + 1)
+        if each.loop is not None:
+            return _without_value(value, "what a loop adds is not followed")
+        return [value] if each.condition is None else _without_value(value, f"only if {each.condition}")
 
     def _filled_in(self, node: ast.expr) -> list[str | ast.expr] | None:
         """The parts of ``"... {x}".format(x=1)`` and ``"... %s" % x``; None for other expressions."""
@@ -1436,6 +1480,16 @@ def _in_braces(value: Value) -> Value:
 
 def _unknown_words(text: Text) -> Word:
     return Word(text, (Unresolved(text.value, "what it holds is not in the files read"),), splits=True)
+
+
+def _without_value(value: Value, reason: str) -> list[Value]:
+    """A text that may be there, between the blanks that part it from what is beside it."""
+    whole = value.value
+    start, end = len(whole) - len(whole.lstrip()), len(whole.rstrip())
+    if start >= end:
+        return [value]
+    hole = Value.unknown(value.text.slice(start, end), reason)
+    return [value.slice(0, start), hole, value.slice(end, len(whole))]
 
 
 def _conditional(word: Word, condition: str) -> Word:

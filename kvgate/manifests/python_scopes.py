@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kvgate.manifests.python_source import (
     FUNCTIONS,
     Source,
+    added_to,
     called_name,
     element_of,
     global_names,
@@ -129,7 +130,8 @@ class Scopes:
                         part = values[index] if matched else element_of(value, index) if given else None
                         self._add(node, key, part, adds=adds)
             elif key := key_of(target):
-                self._add(node, key, value, adds=adds)
+                more = added_to(key, value) if isinstance(node, ast.Assign) else None
+                self._add(node, key, value if more is None else more, adds=adds or more is not None)
 
     def _note_entry(self, node: ast.Assign, target: ast.Subscript) -> None:
         """``config["key"] = value`` as an entry of the mapping."""

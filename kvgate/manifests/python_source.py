@@ -60,6 +60,31 @@ def key_of(node: ast.AST) -> str | None:
     return None
 
 
+def is_text(node: ast.AST) -> bool:
+    """Whether an expression is a text by its form."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, (ast.Add, ast.Mod)) and (is_text(node.left) or is_text(node.right))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and is_text(node.func.value)  # "...".format(x), "...".strip()
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def added_to(key: str, value: ast.expr) -> ast.expr | None:
+    """What ``x = x + "more"`` and ``x = f"{x} more"`` add to a text or a list; None for other values."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and key_of(value.left) == key:
+        return value.right if isinstance(value.right, ast.List) or is_text(value.right) else None
+    if isinstance(value, ast.JoinedStr) and len(value.values) > 1:
+        first = value.values[0]
+        if isinstance(first, ast.FormattedValue) and first.format_spec is None and key_of(first.value) == key:
+            return ast.copy_location(ast.JoinedStr(value.values[1:]), value)
+    return None
+
+
+def put_before(key: str, value: ast.expr) -> bool:
+    """Whether a value is ``"more" + x``: a text that is put in front of what a name stands for."""
+    return isinstance(value, ast.BinOp) and is_text(value.left) and key_of(value.right) == key
+
+
 def is_zero(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
 
 import pytest
@@ -268,3 +269,43 @@ def test_a_container_of_a_manifest_is_one_server() -> None:
     (unit,) = units(text)
     assert words(unit) == "--model org/m"
     assert [(request.count, request.reason) for request in unit.gpu_requests] == [(None, "not stated as a number")]
+
+
+LINE = 'import os, subprocess\nline = "vllm serve org/m"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (LINE + 'line += " --port 1"\nos.system(line)', "org/m --port 1"),
+        (LINE + 'if fast:\n    line += " --enforce-eager"\nline += " --port 1"\nos.system(line)',
+         "org/m ?--enforce-eager --port 1"),
+        (LINE + 'if fast:\n    line = line + " --enforce-eager"\nline = f"{line} --port 1"\nos.system(line)',
+         "org/m ?--enforce-eager --port 1"),
+        (LINE + 'line += " -tp 2" if many else ""\nline += " --port 1"\nos.system(line)', "org/m ?-tp 2 --port 1"),
+        (LINE + 'if fast:\n    line = "X=1 " + line\nline += " --port 1"\nsubprocess.Popen(line, shell=True)',
+         "org/m --port 1"),
+        (LINE + 'for name in names:\n    line += f" --lora-modules {name}"\nos.system(line)',
+         "org/m ?--lora-modules {name}"),
+        ('import subprocess\nline = " ".join(["vllm", "serve", "org/m"])\nline += " --port 1"\n'
+         "subprocess.run(line.split())", "org/m --port 1"),
+        ('import subprocess\nmore = ""\nif fast:\n    more += " --enforce-eager"\n'
+         'subprocess.call(["bash", "-c", f"vllm serve org/m{more} --port 1"])', "org/m ?--enforce-eager --port 1"),
+        ('import os\ndef build(model, eager=False):\n    line = f"vllm serve {model}"\n    if eager:\n'
+         '        line += " --enforce-eager"\n    return line\nos.system(build("org/m", eager=True))',
+         "org/m --enforce-eager"),
+        ('import subprocess\nwords = ["vllm", "serve", "org/m"]\nif fast:\n    words = words + ["--enforce-eager"]\n'
+         'port = 1\nport = port + 1\nwords = words + ["--port", str(port)]\nsubprocess.Popen(words)',
+         "org/m ?--enforce-eager --port 2"),
+    ],
+)  # fmt: skip
+def test_a_command_line_that_grows(text: str, expected: str) -> None:
+    (unit,) = units(text + "\n")
+    assert words(unit) == expected
+
+
+@pytest.mark.parametrize("line", ["x += x", 'x += f"{x} {x}"', "x += y\ny += x"])
+def test_a_command_line_that_grows_beyond_measure(line: str) -> None:
+    started = time.process_time()
+    assert units('import os\nx = "vllm serve m "\ny = " "\n' + f"{line}\n" * 60 + "os.system(x)\n") == []
+    assert time.process_time() - started < 5
