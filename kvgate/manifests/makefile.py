@@ -39,7 +39,12 @@ def read_makefile(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
     for target, recipe, parameters in _recipes(file, variables, just):
         if "vllm" not in recipe.value.lower() and "docker" not in recipe.value.lower():
             continue
-        known = {name: value for name, value in {**variables, **parameters}.items() if value is not None}
+        known = dict(variables)
+        for name, value in parameters.items():
+            if value is None:
+                known.pop(name, None)
+            else:  # it may be called as the variable that it stands for (`serve model=model:`)
+                known[name] = _expanded(value, known, 0, just=just)
         script = _expanded(recipe, known, 0, just=just)
         try:
             starts = starts_of_script(script, {}, beside(tree, file))

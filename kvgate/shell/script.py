@@ -1779,7 +1779,7 @@ def _exit_of(source: _Source, body: Any) -> str:
 
 _COUNTS: Final = re.compile(
     r"\(\(\s*(?P<name>[A-Za-z_]\w*)\s*=(?P<first>[^;=<>]+);\s*(?P=name)\s*(?P<less><=?)(?P<last>[^;=<>]+);"
-    r"\s*(?:(?P=name)\+\+|\+\+(?P=name)|(?P=name)\s*\+=\s*1)\s*\)\)"
+    r"\s*(?:(?P=name)\+\+|\+\+(?P=name)|(?P=name)\s*(?:\+=|=\s*(?P=name)\s*\+)(?P<step>[^;=<>()]+))\s*\)\)"
 )
 
 
@@ -1788,10 +1788,11 @@ def _counts(source: _Source, node: Any, scope: _Scope) -> tuple[str, range] | No
     match = _COUNTS.search(source.value.value, node.start_byte, node.end_byte)
     if match is None:
         return None
-    first, last = (evaluate_arithmetic(match[part].strip(), scope.scalar) for part in ("first", "last"))
-    if not isinstance(first, int) or not isinstance(last, int):
+    parts = (match["first"], match["last"], match["step"] or "1")
+    first, last, step = (evaluate_arithmetic(part.strip(), scope.scalar) for part in parts)
+    if not isinstance(first, int) or not isinstance(last, int) or not isinstance(step, int) or step < 1:
         return None
-    numbers = range(first, last + (match["less"] == "<="))
+    numbers = range(first, last + (match["less"] == "<="), step)
     return (match["name"], numbers) if 0 < len(numbers) <= MAX_ITEMS else None
 
 

@@ -745,6 +745,9 @@ def test_values_of_several_lines_in_a_makefile() -> None:
 def test_justfile() -> None:
     unit = one('model := "org/m"\n\nserve port="8000":\n    vllm serve {{model}} --port {{port}}\n', "justfile")
     assert words(unit) == "org/m --port 8000"
+    same = 'model := "org/m"\nserve model=model name=model:\n    vllm serve {{model}} --served-model-name {{name}}\n'
+    assert words(one(same, "justfile")) == "org/m --served-model-name org/m"
+    assert words(one(same.replace("model=model", "model"), "justfile")).startswith("?{{model}} --")
 
 
 @pytest.mark.parametrize("path", ["justfile", ".justfile", "tools/serve.just"])

@@ -255,6 +255,10 @@ def test_loops() -> None:
     ]
     assert run("for ((i=0; i<N; i++)); do vllm $((8000+i)); done") == [["vllm", "?$((8000+i))"]]
     assert run("N=${N:-2}\nfor ((i = 1; i <= N; i += 1)); do vllm $i; done", N="1") == [["vllm", "1"]]
+    for step in ("i += EACH", "i=i+${EACH}"):
+        stepped = f"EACH=2\nfor ((i=0; i < 4; {step})); do vllm $i; done"
+        assert run(stepped) == [["vllm", "0"], ["vllm", "2"]]
+        assert run(stepped.replace("=2", "=0")) == [["vllm", "?$i"]]
     assert run("for i in $(seq 0 $((N - 1))); do vllm $i; done", N="2") == [["vllm", "0"], ["vllm", "1"]]
 
 
