@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 from kvgate.manifests.container import Container, ContainerRun, Start, beside, find_requirement
 from kvgate.manifests.launch import find_starts, starts_of_commands, starts_of_script
 from kvgate.manifests.python_names import Item, Names, Others
-from kvgate.manifests.python_source import Source, written_call
+from kvgate.manifests.python_source import Source, key_of, written_call
 from kvgate.manifests.python_times import Times
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree
@@ -576,6 +576,8 @@ class _Reader:
     def _container(self, call: ast.Call) -> list[Start]:
         """What a container does that a library is told to start: an image with its command and arguments."""
         name, given = written_call(call)
+        if len(call.args) > 1 and (key_of(call.func) or "").endswith(("containers.run", "containers.create")):
+            given = {"command": call.args[1], **given}
         for keys in _CONTAINERS:
             if name not in keys.calls or not any(key in given for key in (keys.command, keys.arguments)):
                 continue
@@ -583,8 +585,8 @@ class _Reader:
             image = self._word(image_node) if image_node is not None else None
             if image is None or not (image.value or image.unresolved):
                 continue
-            command = self.names.words(given[keys.command]) if keys.command in given else None
-            arguments = self.names.words(given[keys.arguments]) if keys.arguments in given else None
+            command = self._words_or_text(given[keys.command]) if keys.command in given else None
+            arguments = self._words_or_text(given[keys.arguments]) if keys.arguments in given else None
             if not command and not arguments:
                 continue
             environment, spans = self._variables_of(given.get(keys.environment))
@@ -592,11 +594,36 @@ class _Reader:
             named = "vllm" in self.source.written(call).lower()
             first, rest = tuple(command or ()), tuple(arguments or ())
             container = Container(first or None, rest, image, environment, place, named, True)
-            run = ContainerRun(image, environment, spans, (), None, None, {})
+            devices = self._requested(given.get("device_requests"))
+            run = ContainerRun(image, environment, spans, devices, None, None, {})
             found = [replace(start, run=run, span=place) for start in find_starts(container)]
             if found:
                 return found
         return []
+
+    def _words_or_text(self, node: ast.expr) -> list[Word] | None:
+        """The words of a list, or of a text that is split as a shell does."""
+        words = self.names.words(node)
+        if words is not None:
+            return words
+        from kvgate.shell.words import split_words
+
+        text = self.names.text(node)
+        return list(split_words(text)) if re.search(r"\s", text.value) else None
+
+    def _requested(self, node: ast.expr | None) -> tuple[GpuRequest, ...]:
+        """``device_requests=[DeviceRequest(count=-1)]`` of Docker's library: -1 is all of them."""
+        listed = self.names.followed(node) if node is not None else None
+        first = listed.elts[0] if isinstance(listed, (ast.List, ast.Tuple)) and listed.elts else None
+        made = self.names.followed(first) if first is not None else None
+        if not isinstance(made, ast.Call):
+            return ()
+        options = written_call(made)[1]
+        ids = self.names.constant(options["device_ids"])[0] if "device_ids" in options else None
+        count = self.names.constant(options["count"])[0] if "count" in options else None
+        known = len(ids) if isinstance(ids, list) else count if type(count) is int and count > 0 else None
+        reason = None if known is not None else "it gets all GPUs of the machine"
+        return (GpuRequest("device", known, self.source.span(made), reason),)
 
     def _container_of_mapping(self, node: ast.Dict) -> list[Start]:
         """What a container of a manifest does that a program makes itself: ``{"image": "vllm/...", "args": [...]}``."""

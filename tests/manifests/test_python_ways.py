@@ -309,3 +309,29 @@ def test_a_command_line_that_grows_beyond_measure(line: str) -> None:
     started = time.process_time()
     assert units('import os\nx = "vllm serve m "\ny = " "\n' + f"{line}\n" * 60 + "os.system(x)\n") == []
     assert time.process_time() - started < 5
+
+
+GPUS = 'device_requests=[docker.types.DeviceRequest({}, capabilities=[["gpu"]])]'
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ('"vllm/vllm-openai:v0.11.0", ["--model", "org/m", "-tp", "2"], ' + GPUS.format("count=2"), 2),
+        ('"vllm/vllm-openai:v0.11.0", "--model org/m -tp 2", ' + GPUS.format("count=-1"), None),
+        ('image="vllm/vllm-openai:v0.11.0", command="--model org/m -tp 2", ' + GPUS.format('device_ids=["0", "3"]'), 2),
+        ('"vllm/vllm-openai:v0.11.0", command=f"--model {MODEL} -tp 2"', 0),
+    ],
+)
+def test_containers_of_dockers_library(given: str, count: int | None) -> None:
+    text = f'import docker\nMODEL = "org/m"\nclient = docker.from_env()\nclient.containers.run({given})\n'
+    (unit,) = units(text)
+    assert (words(unit), unit.image and unit.image.value) == ("--model org/m -tp 2", "vllm/vllm-openai:v0.11.0")
+    assert [request.count for request in unit.gpu_requests] == ([] if count == 0 else [count])
+
+
+@pytest.mark.parametrize(
+    "given", ['"busybox", "echo vllm serve"', '"redis:7", command="--port 1 --model org/m"', "image"]
+)
+def test_containers_of_dockers_library_that_serve_nothing(given: str) -> None:
+    assert units(f"import docker  # vllm\nclient.containers.run({given})\n") == []
