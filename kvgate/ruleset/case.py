@@ -172,6 +172,8 @@ class Case:
         """``cuda``, ``rocm``, ``cpu``, ``tpu``, ...; None where nothing says."""
         if self.plan.gpu is not None and self.plan.gpu.vendor == "cpu":
             return "cpu"
+        if any(request.resource.startswith("aws.amazon.com/neuron") for request in self.unit.gpu_requests):
+            return "neuron"  # whose images are called after vLLM alone
         return self.plan.image.backend if self.plan.image is not None else None
 
     @property

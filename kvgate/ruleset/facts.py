@@ -334,7 +334,7 @@ _OWN: Final = (
         "unit.backend",
         "string",
         True,
-        "cuda, rocm, cpu, tpu, xpu or hpu, where image or GPU say",
+        "cuda, rocm, cpu, tpu, xpu, hpu or neuron, where image or GPU say",
         (),
         lambda c, b: c.backend,
     ),

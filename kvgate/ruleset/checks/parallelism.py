@@ -20,7 +20,7 @@ _MOST = 64
 def tensor_parallel_divides(case: Case, params: NoParams) -> Iterator[Draft]:
     """The tensor parallel size does not divide what is sharded."""
     size, geometry = case.integer("tensor_parallel_size"), case.geometry
-    if size is None or size <= 1 or geometry is None or not geometry.num_heads:
+    if size is None or size <= 1 or geometry is None or not geometry.num_heads or case.backend == "neuron":
         return
     expert_parallel = bool(case.argument("enable_expert_parallel"))
     problem = undivided(geometry, size, expert_parallel)
