@@ -82,6 +82,12 @@ def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
             lists[name] = [*lists.get(name, []), *added] if array["how"] == "+=" else added
             continue
         depth = max(0, depth + text.value.count("{") - text.value.count("}") - text.value.count("${"))
+        added = None if language.exports_everything else _SUM.match(text.value)
+        if added is not None:
+            value = _joined(text.slice(*added.span("value")), variables)
+            if len(value.text) <= MAX_VALUE:
+                variables[added["name"].lower()] = value
+            continue
         match = language.assignment.match(text.value)
         if match:
             name = match["name"].upper() if language.exports_everything else match["name"].lower()
@@ -126,6 +132,9 @@ def _lines(file: SourceFile, language: _Language) -> Iterator[Text]:
             body = line.strip()
             begin = start + len(line) - len(line.lstrip())
             continued = body.endswith(language.continuation) and number < len(starts)
+            if language is _POWERSHELL and _ADDS.search(body) and number < len(starts):  # "..." + on the next line
+                parts.append(Text.of_span(Span(file, begin, begin + len(body))))
+                continue
             parts.append(Text.of_span(Span(file, begin, begin + len(body) - continued)))
             if not continued:
                 break
@@ -133,6 +142,11 @@ def _lines(file: SourceFile, language: _Language) -> Iterator[Text]:
         yield Text.join(parts)
 
 
+_ADDS: Final = re.compile(r"[\"']\s*\+$")
+# Texts of PowerShell, also put behind each other (`"a $b" + 'c'`), and what is quoted in them by a backtick.
+_TEXT: Final = r"(?:\"(?:[^\"`]|`.)*\"|'[^']*'|\$\w+)"
+_SUM: Final = re.compile(rf"\s*\$(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>{_TEXT}(?:\s*\+\s*{_TEXT})*)\s*$")
+_QUOTED: Final = re.compile(r"`(.)")
 _WORD: Final = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+|\"\S*")
 _LEADS: Final = re.compile(r"@?(?:call|start(?:\s+\"[^\"]*\")?(?:\s+/\w+)*|cmd\s+/[ck]|&)\s+", re.IGNORECASE)
 
@@ -161,6 +175,24 @@ def _unquoted(parts: list[Text]) -> str:
     return re.sub(r"\"[^\"]*\"|'[^']*'", "", "".join(part.value for part in parts))
 
 
+def _joined(text: Text, variables: dict[str, Value]) -> Value:
+    """What texts that are put behind each other say."""
+    parts: list[Value] = []
+    for match in re.finditer(_TEXT, text.value):
+        quotes = match.group()[0] in "\"'"
+        inside = Value(text.slice(match.start() + quotes, match.end() - quotes))
+        if match.group()[0] == "'":
+            parts.append(inside)
+            continue
+        at = 0
+        for escape in _QUOTED.finditer(inside.value):
+            parts.append(_expanded(inside.slice(at, escape.start()), variables, _POWERSHELL))
+            parts.append(inside.slice(*escape.span(1)))
+            at = escape.end()
+        parts.append(_expanded(inside.slice(at, len(inside.text)), variables, _POWERSHELL))
+    return Value.join(parts)
+
+
 def _words(
     text: Text, variables: dict[str, Value], language: _Language, lists: dict[str, list[Word]]
 ) -> Iterator[Word]:
@@ -183,9 +215,10 @@ def _words(
             parts.append(value if literal else _expanded(value, variables, language))
         whole = Value.join(parts)
         fields = re.findall(r"\S+", whole.masked())
-        if quoted or len(fields) < 2:
+        script = not language.exports_everything and text.value[: match.start()].rstrip().endswith(" -c")
+        if quoted or script or len(fields) < 2:
             if whole.value or quoted:
-                yield whole.word(quoted=quoted)
+                yield whole.word(quoted=quoted or script)
             continue
         at = 0
         for field in fields:  # a variable with several words

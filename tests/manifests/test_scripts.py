@@ -695,6 +695,19 @@ def test_powershell() -> None:
     assert words(unit) == "--model org/m --port ?$Port"
 
 
+def test_texts_of_powershell_that_are_put_behind_each_other() -> None:
+    unit = one(
+        "$model = 'org/m'\n$more = \"--enforce-eager\"\n"
+        '$line = "source ~/v/bin/activate && vllm serve $model " +\n'
+        '  "--limit-mm-per-prompt \'{`"image`": 0}\' --port $Port " + $more\n'
+        "wsl -d Ubuntu -- bash -c $line 2>&1 | Tee-Object -FilePath $log\n",
+        "start.ps1",
+    )
+    assert words(unit) == 'org/m --limit-mm-per-prompt {"image": 0} --port ?$Port --enforce-eager'
+    # nothing is added to what ends a file
+    assert units('$line = "vllm serve org/m" +', "start.ps1") == []
+
+
 def test_powershell_lists() -> None:
     arguments = (
         '$Model = "org/m"\n$VllmArgs = @(\n    "--port", "8080"\n    # of the host\n'
