@@ -82,11 +82,11 @@ def read_batch(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
             lists[name] = [*lists.get(name, []), *added] if array["how"] == "+=" else added
             continue
         depth = max(0, depth + text.value.count("{") - text.value.count("}") - text.value.count("${"))
-        added = None if language.exports_everything else _SUM.match(text.value)
-        if added is not None:
-            value = _joined(text.slice(*added.span("value")), variables)
+        texts = None if language.exports_everything else _SUM.match(text.value)
+        if texts is not None:
+            value = _joined(text.slice(*texts.span("value")), variables)
             if len(value.text) <= MAX_VALUE:
-                variables[added["name"].lower()] = value
+                variables[texts["name"].lower()] = value
             continue
         match = language.assignment.match(text.value)
         if match:
