@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, Literal
 
 from kvgate.engine.flags import (
@@ -186,9 +187,15 @@ class _Use:
     hint: str | None = None  # the message, where the plain one would not do
 
 
+# A flag within a word, and what is split at blanks there.
+_FLAG_INSIDE: Final = regex(r"\s(--[A-Za-z][\w-]*)")
+_PART: Final = regex(r"\S+")
+_MAX_INSIDE: Final = 50
+
+
 class _Parser:
     def __init__(self, words: Sequence[Word], info: VersionInfo, positional_model: bool, assumed: bool) -> None:
-        self.words = words
+        self.words = list(words)
         self.info = info
         self.assumed = assumed or info.standing == "unknown"
         self.release: ReleaseFlags = flags_of_release(info.table)
@@ -209,6 +216,10 @@ class _Parser:
             if not free_only and word.value == "--" and word.resolved:
                 free_only = True
                 at += 1
+                continue
+            parts = () if free_only else self._parts_of(word)
+            if parts:
+                self.words[at : at + 1] = parts
                 continue
             use = None if free_only else self.use_of(word)
             at = self.take_free(at) if use is None else self.take_flag(at, use)
@@ -350,6 +361,25 @@ class _Parser:
             return None
         cut = len(head) + len(value[len(head) :]) - len(value[len(head) :].lstrip())
         return replace(use, cut=cut, problem="unsplit-words")
+
+    def _parts_of(self, word: Word) -> tuple[Word, ...]:
+        """The words of a whole command line that stands in one: flags behind the model or behind another flag."""
+        value = word.value
+        found = islice(_FLAG_INSIDE.finditer(value), _MAX_INSIDE)
+        inside = next((match for match in found if self._takes(match[1])), None)
+        # in an object or a text between quotes nothing is a flag
+        if inside is None or not word.resolved or not {*"{[\"'"}.isdisjoint(value[: inside.start()]):
+            return ()
+        parts = tuple(Word(word.text.slice(*match.span())) for match in _PART.finditer(value))
+        flag = parts[0].value if parts[0].value.startswith("-") else ""
+        self.problem(
+            "unsplit-words", f'"{_short(value)}" is one word with blanks in it', word.span, flag, "a word for each"
+        )
+        return parts
+
+    def _takes(self, name: str) -> bool:
+        found = self._resolve(name.replace("_", "-"), None, len(name))
+        return found is not None and found.flag is not None and found.problem is None
 
     # -- positionals -----------------------------------------------------------------------------------------------
 

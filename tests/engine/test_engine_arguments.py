@@ -184,6 +184,38 @@ def test_flag_and_value_in_one_word() -> None:
     assert all(problem.refused for problem in parsed.problems)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--model m --max-model-len 4096 --enforce-eager"], {"max_model_len": 4096, "enforce_eager": True}),
+        (["--model=m  --max_model_len=4096"], {"max_model_len": 4096}),
+        (["m --max-model-len 4096\n--seed 1"], {"max_model_len": 4096, "seed": 1}),
+        (["m", "--max-model-len 4096 --seed", "1"], {"max_model_len": 4096, "seed": 1}),
+    ],
+)
+def test_a_command_line_in_one_word(words: list[str], expected: dict[str, Any]) -> None:
+    parsed = parse(words)
+    assert parsed.model is not None
+    assert (parsed.model.value, parsed.as_args()) == ("m", expected)
+    assert kinds(parsed)[0] == "unsplit-words"
+    assert parsed.problems[0].span.text == next(word for word in words if " " in word)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["m", "--override-generation-config", '{"stop": "a --seed 1"}'],
+        ["m", '--override-generation-config={"stop": "a --seed 1"}'],
+        ["m", "--served-model-name", "a --seed 1"],
+        ["a --nothing of vLLM's"],
+    ],
+)
+def test_a_text_with_dashes_in_it_is_one_word(words: list[str]) -> None:
+    parsed = parse(words)
+    assert "seed" not in parsed.arguments
+    assert kinds(parsed) == []
+
+
 def test_a_removed_flag_says_when_and_what_instead() -> None:
     problem = only_problem(parse("m --swap-space 4", "0.33.0"))
     assert problem.kind == "unknown-flag"
