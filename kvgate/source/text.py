@@ -236,8 +236,10 @@ class Text:
         start = 0 if start < 0 else min(start, size)
         end = start if end < start else min(end, size)
         known = self.pieces
-        if not known or (start == 0 and end == size and end):
+        if start == 0 and end == size and end:
             return self
+        if not known:
+            return Text(self.value[start:end], ())
         if len(known) == 1 and start < end:
             return Text(self.value[start:end], (_cut(known[0], start, end),))
         offsets = self._offsets()

@@ -135,6 +135,18 @@ def test_what_is_not_known_inside_of_what_is_known(template: str, expected: str)
     assert evaluated(template) == expected
 
 
+def test_json_that_a_template_makes_and_quotes() -> None:
+    text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "vllm")
+    made = """printf "--speculative-config=%s" (dict "model" .Values.draft "n" (int .Values.n) | toJson) | quote"""
+    (unit,) = reading(
+        d_DOT_yaml=text.replace("REST", f"args:\n          - --model=org/m\n          - {{{{ {made} }}}}")
+    ).units
+    assert [(word.value, word.resolved) for word in unit.words] == [
+        ("--model=org/m", True),
+        ('--speculative-config={"model":"{{ .Values.draft }}","n":"{{ .Values.n }}"}', False),
+    ]
+
+
 def test_arguments_that_a_template_lists_as_json() -> None:
     text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "vllm")
     rest = 'args: {{ list "--model" .Values.model "--port" "80" (printf "--seed=%v" .Values.seed) | toJson }}'
@@ -335,6 +347,32 @@ command: [sh]
         "{{ .Values.folder }}/weights", "--served-model-name={{ .Values.name }} --seed 1", "--port", "80",
     ]  # fmt: skip
     assert [word.resolved for word in unit.words] == [False, False, True, True]
+
+
+def test_items_under_a_condition_with_comments_and_quotes() -> None:
+    text = POD.replace("NAME", "vllm.fullname").replace("CONTAINER", "vllm")
+    items = """args:
+            - --model=org/m
+            {{- if .Values.x }}
+            # a line of its own
+            - "--swap-space={{ .Values.x }}" # GiB
+            - '--override={"a": "it''s"}'   # as JSON
+            - "{\\"b\\": \\"#\\"}"
+            - "{{ include "c.name" . }}"
+            - --seed={{ .Values.seed }}   # any
+            - --max-model-len=8#9
+            {{- end }}"""
+    (unit,) = reading(d_DOT_yaml=text.replace("REST", items)).units
+    assert [word.value for word in unit.words] == [
+        "--model=org/m",
+        "{{ if .Values.x }}--swap-space= .Values.x {{ end }}",
+        '{{ if .Values.x }}--override={"a": "it\'s"}{{ end }}',
+        '{{ if .Values.x }}{"b": "#"}{{ end }}',
+        '{{ if .Values.x }} include "c.name" . {{ end }}',
+        "{{ if .Values.x }}--seed= .Values.seed {{ end }}",
+        "{{ if .Values.x }}--max-model-len=8#9{{ end }}",
+    ]
+    assert all(word.unresolved for word in unit.words[1:])
 
 
 def test_conditions_on_lines_of_a_folded_command() -> None:

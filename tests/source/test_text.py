@@ -34,6 +34,9 @@ def test_a_slice_knows_its_place() -> None:
     text = Text.of_span(Span(file, 0, 11))
     assert text.slice(6, 11).span == Span(file, 6, 11)
     assert text.slice(6, 6).span == Span(file, 6, 6)
+    # a text that stands nowhere has parts as well
+    assert Text("hello", ()).slice(1, 3) == Text("el", ())
+    assert Text("hello", ()).slice(2, 2) == Text("", ())
 
 
 def test_a_replaced_text_stands_where_its_reference_stands() -> None:

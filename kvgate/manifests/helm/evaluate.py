@@ -217,8 +217,8 @@ class Evaluator:
                     output.add(Value(Text.at(part if output.at_line_start() else f"{break_}{part}", tag)))
             return
         stripped = value.value.strip()
-        items = [line for line in stripped.splitlines() if line.strip()]
-        if items and all(_PLAIN_ITEM.match(line.strip()) for line in items):
+        items = [item for line in stripped.splitlines() if (item := line.strip()) and not item.startswith("#")]
+        if items and all(map(_PLAIN_ITEM.match, items)):
             output.add(_conditional_items(value, condition))
         elif output.at_line_start() or "\n" in stripped or _PAIR.match(stripped):
             output.add(value)
@@ -474,16 +474,32 @@ def _conditional_items(value: Value, condition: str) -> Value:
     """A list's items, each of them there only if a condition holds."""
     parts: list[Value] = []
     at = 0
-    for match in re.finditer(r"(?m)^([ \t]*- )(\S.*?)[ \t]*$", value.value):
-        start, end = match.span(2)
+    for match in re.finditer(r"(?m)^([ \t]*- )(\S.*)$", value.value):
+        inner, length = _plain_item(match.group(2))
+        start = match.start(2)
+        end = start + length
         parts.append(value.slice(at, start))
-        body = match.group(2)
-        inner = body[1:-1] if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0] else body
         written = f"{{{{ if {condition} }}}}{_plain_body(inner)}{{{{ end }}}}"
         hole = Hole(0, len(written), Unresolved(written, f"only if {condition}"))
         parts.append(Value(Text.at(written, value.slice(start, end).span), (hole,)))
         at = end
     return Value.join([*parts, value.slice(at, len(value.text))])
+
+
+_TAG: Final = r"\{\{[^}\n]*+\}\}|\{(?!\{)"
+_QUOTED: Final = re.compile(rf'"(?:{_TAG}|[^"\\{{\n]|\\.)*+"' + "|" + rf"'(?:{_TAG}|[^'{{\n]|'')*+'")
+
+
+def _plain_item(body: str) -> tuple[str, int]:
+    """What an item on a line means, and the length of it as written; quotes inside of tags do not end its own."""
+    match = _QUOTED.match(body)
+    if match is not None and not body[match.end() :].partition("#")[0].strip():
+        inner = match.group()[1:-1]
+        inner = re.sub(r'\\(["\\])', r"\1", inner) if body[0] == '"' else inner.replace("''", "'")
+        return inner, match.end()
+    comment = re.search(r"[ \t]#", body)
+    inner = body[: comment.start()].rstrip() if comment is not None else body.rstrip()
+    return inner, len(inner)
 
 
 def _plain(action: str) -> str:
