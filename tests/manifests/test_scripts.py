@@ -755,6 +755,38 @@ def test_values_of_several_lines_in_a_makefile() -> None:
     assert unit.words[4].span.line == 7
 
 
+def test_targets_that_run_another_with_settings_of_their_own() -> None:
+    text = """\
+        MODEL ?= org/m
+        PORT := 8000
+        serve:
+        \tvllm serve $(MODEL) --port $(PORT) $(MORE)
+
+        large: MODEL = org/large
+        large: serve
+
+        two: ; true
+        both:
+        \t@echo "make serve MODEL=org/shown"
+        \t$(MAKE) serve MODEL=org/a \\
+        \t  PORT="8001" MORE=--enforce-eager
+        \tcd x && make serve PORT=8002 && $(MAKE) -C other serve MODEL=org/x
+        again: serve
+        \t$(MAKE) serve
+        \t# make serve MODEL=org/y
+        """
+    assert [(unit.id, unit.span.line, words(unit)) for unit in units(text, "Makefile")] == [
+        ("Makefile/serve", 4, "org/m --port 8000 ?$(MORE)"),
+        ("Makefile/large", 6, "org/large --port 8000 ?$(MORE)"),
+        ("Makefile/both", 12, "org/a --port 8001 --enforce-eager"),
+        ("Makefile/both/2", 14, "org/m --port 8002 ?$(MORE)"),
+    ]
+    told = "serve:\n\tvllm serve $(MODEL)\nserve: MODEL = org/m\nother: MODEL = org/o\nother:\n\tvllm serve $(MODEL)\n"
+    assert [words(unit) for unit in units(told, "Makefile")] == ["org/m", "org/o"]
+    just = 'serve model port="8000":\n  vllm serve {{model}} --port {{port}}\n\nbig:\n  @just serve "org/b" 8001\n'
+    assert [(unit.id, words(unit)) for unit in units(just, "justfile")] == [("justfile/big", "org/b --port 8001")]
+
+
 def test_justfile() -> None:
     unit = one('model := "org/m"\n\nserve port="8000":\n    vllm serve {{model}} --port {{port}}\n', "justfile")
     assert words(unit) == "org/m --port 8000"
