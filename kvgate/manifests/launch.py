@@ -223,7 +223,7 @@ def starts_of_commands(
                 inside = _of_graph(command, environment or {}, find)
         if inside is None:
             entry = find_entry(command.words)
-            inside = [_with_config(_of_entry(entry, command), find)] if entry else []
+            inside = [_with_config(_of_entry(entry, command), _find_settings(command, find))] if entry else []
             if entry is not None and has_other_backend(command.words, entry.point):
                 inside = []
             inside = [start for start in inside if not _only_asks(start)]
@@ -295,6 +295,13 @@ def _of_container_run(command: Command, find: Find | None) -> list[Start] | None
 def _with_config(start: Start, find: Find | None) -> Start:
     if not any("--config" in word.text.value for word in start.words):
         return start
+def _find_settings(command: Command, find: Find | None) -> Find | None:
+    """Looks files up as a command finds them: also those that its script has written."""
+    if not command.settings:
+        return find
+    return lambda path: command.settings.get(path) or (find(path) if find is not None else None)
+
+
     from kvgate.manifests.vllm_config import with_config
 
     words, notes = with_config(start.words, start.positional_model, find)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import field
 from typing import Final
 
 from kvgate.patterns import regex
@@ -40,6 +41,7 @@ class Command:
         conditions: what must hold for it to run, as written; empty when it always runs.
         span: the command as written.
         caller: the command of the script itself that runs the other script in which this one stands, None elsewhere.
+        settings: the files of settings that the script wrote before and that its words name, by their path.
     """
 
     words: tuple[Word, ...]
@@ -47,6 +49,7 @@ class Command:
     conditions: tuple[str, ...]
     span: Span
     caller: Span | None = None
+    settings: Mapping[str, Value] = field(default_factory=dict)
 
 
 def basename(word: Word) -> str:

@@ -87,6 +87,7 @@ _INSTALLED: Final = re.compile(r"(?:^|/)bin/[\w.-]+$")
 _DEFAULTS: Final = re.compile(r"\$\{\w+(?:\[[^]]*\])?:?=")
 
 _SCRIPT_ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm")
+_SETTINGS_ENDINGS: Final = (".yaml", ".yml")
 _SHEBANG: Final = re.compile(r"\s*#!.*\b(?:sh|bash|ash|dash|zsh|ksh)\b")
 
 Stored = Value | list[Word] | dict[str, Value]
@@ -318,6 +319,7 @@ class _Reader:
         self.folder = ""  # where an absolute `cd` went
         self.written: dict[str, Value] = {}  # scripts that here documents write, by the path that they are given
         self.ran: set[str] = set()  # those of them that the script runs itself
+        self.settings: dict[str, Value] = {}  # files of settings that it writes, by their path
         self.copied: dict[str, Value] = {}  # files at hand, by the path that the script copies them to
         self.caller: Span | None = None  # the script's own command, within which another script is read
 
@@ -462,7 +464,7 @@ class _Reader:
         while last.type == "list":
             last = last.named_children[-1]
         if last.type == "command":
-            self._print(source, last, scope, node.children)
+            self._print(source, last, scope, node.children, conditions)
         for child in node.children:
             if child.type == "heredoc_redirect":
                 self._here_document(source, node, child, scope, conditions)
@@ -552,9 +554,11 @@ class _Reader:
             targets += self._words(source, _destinations(parts["file_redirect"])[:1], scope)
             grows = any(child.type == ">>" for child in parts["file_redirect"].children)
         for target in targets:
-            self._write(target, value, grows=grows)
+            self._write(target, value, conditions, grows=grows)
 
-    def _print(self, source: _Source, command: Any, scope: _Scope, redirects: Sequence[Any]) -> None:
+    def _print(
+        self, source: _Source, command: Any, scope: _Scope, redirects: Sequence[Any], conditions: tuple[str, ...]
+    ) -> None:
         """Keep a script that is printed into a file: ``echo 'exec vllm serve m' >> start.sh``."""
         name = command.child_by_field_name("name")
         head = source.text(name) if name is not None else ""
@@ -573,17 +577,29 @@ class _Reader:
         escapes = re.finditer(r"\\[nt\\\"]", value.masked())
         value = value.replaced(escapes, lambda match, it: Value(Text.at(_ESCAPES.get(match[0], match[0][1]), it.span)))
         end = Value(Text.at("\n", source.span(command)))
-        self._write(target[0], Value.join([value, end]), grows=redirect.children[0].type == ">>")
+        self._write(target[0], Value.join([value, end]), conditions, grows=redirect.children[0].type == ">>")
 
-    def _write(self, target: Word, value: Value, *, grows: bool) -> None:
-        """Keep a script that is written into a file."""
+    def _write(self, target: Word, value: Value, conditions: tuple[str, ...], *, grows: bool) -> None:
+        """Keep a script, or settings, that are written into a file."""
         path = posixpath.normpath(target.value)
-        before = self.written.get(path) if grows else None
-        if before is not None or target.value.endswith(_SCRIPT_ENDINGS) or _SHEBANG.match(value.value):
-            self.written[path] = value if before is None else Value.join([before, value])
-            self.steps += len(self.written[path].text) // STEP
-            if len(self.written[path].text) > MAX_CHARACTERS:
+        files = self.settings if target.value.endswith(_SETTINGS_ENDINGS) else self.written
+        if conditions and files is self.settings and path in self.settings:
+            self.settings[path] = Value(Text.at("", target.span))  # one of several
+            return
+        before = files.get(path) if grows else None
+        scripts = target.value.endswith(_SCRIPT_ENDINGS) or _SHEBANG.match(value.value)
+        if before is not None or scripts or files is self.settings:
+            files[path] = value if before is None else Value.join([before, value])
+            self.steps += len(files[path].text) // STEP
+            if len(files[path].text) > MAX_CHARACTERS:
                 raise TooLargeError(f"{path} grows beyond {MAX_CHARACTERS:,} characters")
+
+    def _settings_of(self, words: Sequence[Word]) -> dict[str, Value]:
+        """The files of settings written before that words name (``--config /tmp/x.yaml``, ``--config=/tmp/x.yaml``)."""
+        if not self.settings:
+            return {}
+        paths = {posixpath.normpath(word.value.rpartition("=")[2]) for word in words}
+        return {path: value for path in paths if (value := self.settings.get(path)) is not None and value.value}
 
     def _if(self, source: _Source, node: Any, scope: _Scope, conditions: tuple[str, ...]) -> None:
         branches: list[tuple[list[Any], list[Any]]] = []
@@ -950,7 +966,8 @@ class _Reader:
         if not inside:
             names = {item.name for item in prefix}
             environment = (*(item for item in scope.environment() if item.name not in names), *prefix)
-            self.found.append(Command(words, environment, conditions, span, self.caller))
+            settings = self._settings_of(words)
+            self.found.append(Command(words, environment, conditions, span, self.caller, settings))
 
     def _call(
         self,

@@ -959,3 +959,24 @@ def test_a_config_file_beside_the_script(place: str) -> None:
     (unit,) = units(script, "bin/run.sh", conf__engine_DOT_yaml=settings)
     assert words(unit).startswith("--model org/m --max-model-len 4096 --max-num-seqs 8 ")
     assert unit.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("cat > $CONF <<EOF\nmodel: $MODEL\nmax-num-seqs: $SEQS\nEOF", "--model org/m --max-num-seqs 8 "),
+        ("cat <<'EOF' | tee $CONF\nmodel: org/m\nmax-num-seqs: 4\nEOF", "--model org/m --max-num-seqs 4 "),
+        ('echo "model: $MODEL" > $CONF; echo "seed: 1" >> "$CONF"', "--model org/m --seed 1 "),
+        ("[ -f $CONF ] || cat > $CONF <<EOF\nmodel: org/m\nEOF", "--model org/m "),
+        # which of them it is nobody knows
+        ('echo "model: org/a" > $CONF\nif [ -n "$B" ]; then echo "model: org/b" > $CONF; fi', ""),
+        ('echo "model: org/a" > $CONF\nif [ -n "$B" ]; then echo "seed: 1" >> $CONF; fi', ""),
+        ("cat > /tmp/other.yaml <<EOF\nmodel: org/m\nEOF", ""),
+    ],
+)
+@pytest.mark.parametrize("sign", [" ", "="])
+def test_a_config_file_that_the_script_writes(written: str, expected: str, sign: str) -> None:
+    script = f'CONF=/tmp/vllm.yaml\nMODEL=org/m\nSEQS=8\n{written}\nvllm serve --config{sign}"$CONF" --port 80\n'
+    (unit,) = units(script, "run.sh")
+    assert words(unit) == f"{expected}--config{sign}/tmp/vllm.yaml --port 80"
+    assert bool(unit.notes) == (not expected)
