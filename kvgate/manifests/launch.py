@@ -127,15 +127,18 @@ def _starts(container: Container) -> list[Start]:
         is_vllm_image(image) and _begins_with_model(arguments)
     ):
         return [_bare(arguments, container)]
-    alone = not arguments and container.accelerated and container.service and not _asks_elsewhere(container)
+    alone = not arguments and container.service and not _asks_elsewhere(container)
     model = _model_variable(container)
-    said = container.image.text if container.image and _is_called_so(image) else None
-    if said is None and container.image is None and model is not None:
+    told, notes = variable_words(container.environment) if alone else ((), ())
+    said = container.image.text if container.image and container.accelerated and _is_called_so(image) else None
+    if said is None and container.image is None and model is not None and container.accelerated:
         said = container.unbuilt
+    if said is None and container.image is not None and not container.image.resolved and container.serves:
+        # a template of vLLM's whose image, left to the values, is told the model and arguments by variables
+        said = container.image.text if named and model is not None and count_vllm_flags(told) else None
     if alone and said is not None:
         unknown = Unresolved(said.value, "the arguments are inside the image")
         word = Word(said, (unknown,), splits=True)
-        told, notes = variable_words(container.environment)
         return [_start((word, *told), IMAGE_ENTRY, False, container, model=model, notes=notes)]
     # a template whose values bring all arguments, or the model
     to_come = bool(arguments) and (not any(word.resolved for word in arguments) or _is_to_come(arguments[0]))

@@ -286,6 +286,12 @@ spec:
         ("c.fullname", "vllm", "ports: []", ['?{{ .Values.image.repository }}:{{ .Values.image.tag }}']),
         ("c.fullname", "vllm-exporter", "ports: []", []),
         ("vllm.fullname", "main", "ports: []", []),
+        # one that is told the model and arguments by variables
+        ("vllm.fullname", "main", "env: [{name: MODEL, value: org/m}, {name: MAX_MODEL_LEN, value: {{ .Values.n }}}]",
+         ["?{{ .Values.image.repository }}:{{ .Values.image.tag }} --max-model-len ?{{ .Values.n }}"]),
+        ("vllm.fullname", "main", "env: [{name: MODEL, value: org/m}, {name: PORT, value: 80}]", []),
+        ("c.fullname", "main", "env: [{name: MODEL, value: org/m}, {name: MAX_MODEL_LEN, value: 8}]", []),
+        ("vllm.fullname", "router", "env: [{name: MODEL, value: org/m}, {name: MAX_MODEL_LEN, value: 8}]", []),
         # the model first, and the rest behind it
         ("vllm.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', ["?{{ .Values.model }} --port=80"]),
         ("c.fullname", "main", 'args: ["{{ .Values.model }}", "--port=80"]', []),
