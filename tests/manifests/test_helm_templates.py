@@ -135,6 +135,38 @@ def test_what_is_not_known_inside_of_what_is_known(template: str, expected: str)
     assert evaluated(template) == expected
 
 
+def test_a_manifest_with_tags_of_handlebars() -> None:
+    text = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: m}
+        spec:
+          template:
+            spec:
+              nodeSelector:
+                {{{PREFIX}}}/pool: one
+              containers:
+                - name: vllm
+                  image: vllm/vllm-openai:v0.9.0
+                  args:
+                    - --model={{{MODEL}}}
+                    {{#unless small}}
+                    - --max-model-len=4096
+                    {{/unless}}
+                  {{#if two}}
+                  resources: {limits: {nvidia.com/gpu: 2}}
+                  {{else}}
+                  resources: {limits: {nvidia.com/gpu: 4}}
+                  {{/if}}
+        """
+    (unit,) = reading(d_DOT_yaml=text).units
+    assert words(unit) == "?--model={{ MODEL }} ?{{ if not small }}--max-model-len=4096{{ end }}"
+    assert [request.count for request in unit.gpu_requests] == [2]
+    assert unit.span.line == 10
+    assert [word.span.line for word in unit.words] == [13, 15]
+    assert reading(d_DOT_yaml=text.replace("{{/if}}", "")).units == ()
+
+
 def test_json_that_a_template_makes_and_quotes() -> None:
     text = POD.replace("NAME", "c.fullname").replace("CONTAINER", "vllm")
     made = """printf "--speculative-config=%s" (dict "model" .Values.draft "n" (int .Values.n) | toJson) | quote"""

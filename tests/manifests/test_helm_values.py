@@ -280,6 +280,9 @@ def test_counts_of_gpus(keys: str, expected: list[int]) -> None:
         ("image: {repository: vllm/vllm-openai}\nmodel: {path: ''}\nvllm: {maxModelLen: 8, dtype: auto}\n",
          "--max-model-len 8 --dtype auto"),
         ("image: {repository: vllm/vllm-openai}\nmodel: {path: ''}\nvllm: {maxModelLen: 8}\n", None),
+        ("image: {repository: vllm/vllm-openai}\nmodel: {hfId: '', dtype: half, maxModelLen: 8}\nresources: {}\n",
+         "--max-model-len 8 --dtype half"),
+        ("image: {repository: org/app}\nmodel: {hfId: '', dtype: half, maxModelLen: 8}\nresources: {}\n", None),
         ("image: {repository: org/app}\nmodel: {path: ''}\nvllm: {maxModelLen: 8, dtype: auto}\n", None),
         # a bare command is told the rest by the mappings beside it
         ("models:\n- {modelId: org/a, command: [vllm, serve], vllm: {maxNumSeqs: 1, defaultChatTemplateKwargs: x}}\n",

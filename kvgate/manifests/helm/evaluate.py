@@ -505,7 +505,7 @@ def _plain_item(body: str) -> tuple[str, int]:
 def _plain(action: str) -> str:
     """What an action says, on one line and without anything that ends it."""
     inside = action.removeprefix("{{").removesuffix("}}").strip("- \t\r\n")
-    inside = re.sub(r"^(?:else\s+)?(?:if|with|range)\b\s*", "", inside)
+    inside = re.sub(r"^(?:else\s+)?#?(?:if|with|range|each)\b\s*", "", inside.replace("#unless ", "not "))
     return " ".join(re.sub(r"[{}]", "", inside).split())[:200]
 
 

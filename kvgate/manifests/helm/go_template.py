@@ -187,12 +187,29 @@ def _closing(text: str, at: int) -> int:
 
 
 def parse_template(text: str) -> Template:
-    """Parse a template.
+    """Parse a template, also one whose tags are those of Handlebars.
 
     Raises:
         TemplateError: see the class.
     """
+    if "{{#" in text or "{{{" in text:
+        text = _HANDLEBARS.sub(_as_go, text)
     return _Parser(text).parse()
+
+
+# Tags that Go refuses: `{{{x}}}`, `{{#if x}}`, `{{/if}}`.
+_HANDLEBARS: Final = re.compile(
+    r"\{\{\{([^{}]*)\}\}\}|\{\{#(if|unless|each|with)\b([^{}]*)\}\}|\{\{/(?:if|unless|each|with)\s*\}\}"
+)
+_WORDS_OF_GO: Final = {"if": "if", "unless": "if not", "each": "range", "with": "with"}
+
+
+def _as_go(match: re.Match[str]) -> str:
+    """A tag of Handlebars in Go's words, of the same length: what is around it keeps its place."""
+    if match[1] is not None:
+        return f"{{{{ {match[1]} }}}}"
+    inside = "end" if match[2] is None else _WORDS_OF_GO[match[2]] + match[3]
+    return "{{" + inside.ljust(len(match[0]) - 4) + "}}"
 
 
 class _Parser:

@@ -367,8 +367,10 @@ class _Reader:
         if serves and named and len(told) >= 2:
             return True
         told_vllm = any(map(_SERVER_VARIABLE.match, environment))
+        plain = {flag_name(word) for word in _plain_flags(model)} if told and isinstance(model, Mapping) else set()
         if not (
-            (serves and (named or len(told) >= 2)) or (self.vllm and named and len(told) >= (1 if told_vllm else 3))
+            (serves and (named or len(told | plain) >= 2))
+            or (self.vllm and named and len(told) >= (1 if told_vllm else 3))
         ):
             return False
         return _is_pod(site.node)
