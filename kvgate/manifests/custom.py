@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvgate.manifests.container import Argument
-from kvgate.manifests.entrypoint import flag_name, is_other_engine
+from kvgate.manifests.entrypoint import is_other_engine, is_rank
 from kvgate.manifests.kubernetes import Pod, accelerator_requests, is_other_kind
 from kvgate.manifests.peers import ServingRuntime, peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
@@ -177,7 +177,7 @@ def _joins_leader(group: Mapping, unit: ServeUnit, *, leads: bool) -> bool:
     alone = scalar_int(group.get("size")) == 1 or scalar_int(group.get("workerReplicas")) == 0
     if alone or not unit.words or unit.words[0].value == unit.entry:
         return True
-    return leads and any(flag_name(word) == "headless" for word in unit.words)
+    return leads and is_rank(unit.words, leads=False)
 
 
 def _sites(item: Node) -> Iterator[_Site]:

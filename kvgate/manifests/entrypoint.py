@@ -391,6 +391,18 @@ def value_of_flag(words: Sequence[Word], flag: str) -> Word | None:
     return found
 
 
+def is_rank(words: Sequence[Word], *, leads: bool = True) -> bool:
+    """Whether a server is told that another node answers for it.
+
+    Args:
+        leads: a rank that is not known may be the first.
+    """
+    rank = value_of_flag(words, "node-rank")
+    if rank is not None and rank.value != "0" and (rank.resolved or not leads):
+        return True
+    return any(flag_name(word) == "headless" for word in words)
+
+
 def names_model(words: Sequence[Word]) -> bool:
     """Whether ``--model`` is among the words."""
     return any(flag_name(word) == "model" for word in words)

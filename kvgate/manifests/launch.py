@@ -13,12 +13,12 @@ from kvgate.manifests.entrypoint import (
     Entry,
     count_vllm_flags,
     find_entry,
-    flag_name,
     has_other_backend,
     is_called_vllm,
     is_companion,
     is_other_program,
     is_python_module,
+    is_rank,
     is_simulator,
     is_vllm_image,
     names_model,
@@ -237,12 +237,12 @@ def starts_of_commands(
 
 
 def _without_ranks(starts: list[Start]) -> list[Start]:
-    """Without the ``--headless`` starts of a script that leads their server as well, on another machine."""
-    headless = [any(flag_name(word) == "headless" for word in start.words) for start in starts]
-    if not any(headless):
+    """Without the starts of a script for other nodes of a server that it leads as well."""
+    ranks = [is_rank(start.words) for start in starts]
+    if not any(ranks):
         return starts
-    led = {_model_of(start) for start, rank in zip(starts, headless, strict=True) if not rank}
-    return [start for start, rank in zip(starts, headless, strict=True) if not rank or _model_of(start) not in led]
+    led = {_model_of(start) for start, rank in zip(starts, ranks, strict=True) if not rank}
+    return [start for start, rank in zip(starts, ranks, strict=True) if not rank or _model_of(start) not in led]
 
 
 def _model_of(start: Start) -> str | None:
@@ -295,9 +295,6 @@ def _of_container_run(command: Command, find: Find | None) -> list[Start] | None
     return starts if starts or not run.shares else None
 
 
-def _with_config(start: Start, find: Find | None) -> Start:
-    if not any("--config" in word.text.value for word in start.words):
-        return start
 def _find_settings(command: Command, find: Find | None) -> Find | None:
     """Looks files up as a command finds them: also those that its script has written."""
     if not command.settings:
@@ -305,6 +302,9 @@ def _find_settings(command: Command, find: Find | None) -> Find | None:
     return lambda path: command.settings.get(path) or (find(path) if find is not None else None)
 
 
+def _with_config(start: Start, find: Find | None) -> Start:
+    if not any("--config" in word.text.value for word in start.words):
+        return start
     from kvgate.manifests.vllm_config import with_config
 
     words, notes = with_config(start.words, start.positional_model, find)

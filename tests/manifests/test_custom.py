@@ -171,6 +171,7 @@ def test_ranks_without_an_api_belong_to_the_leader_of_their_group(
     (found,) = units(text([parts[0].replace("vllm serve org/m -dp 3", "./lead.sh"), parts[1]]))
     assert found.id.endswith("/rank")
     assert len(units(text([parts[0], parts[1].replace("--headless", "--data-parallel-hybrid-lb")]))) == 2
+    assert len(units(text([parts[0], parts[1].replace("--headless", "--node-rank $(INDEX)")]))) == 1
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,10 @@ def test_the_other_ranks_of_a_server_that_a_script_leads() -> None:
     (found,) = units(text.replace("vllm serve org/m --data-parallel-size 2\n", "true\n", 1))
     assert words(found).endswith("--headless")
     assert len(units(text.replace("org/m", "org/n", 1))) == 2
+    # so is one that is told its number among the nodes, unless that may be the first
+    assert len(units(text.replace("--headless", "--node-rank 1"))) == 1
+    assert len(units(text.replace("--headless", "--node-rank 0"))) == 2
+    assert len(units(text.replace("--headless", "--node-rank $SKYPILOT_NODE_RANK"))) == 2
 
 
 def test_the_inputs_of_an_action() -> None:
