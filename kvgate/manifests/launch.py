@@ -178,17 +178,19 @@ def _asks_elsewhere(container: Container) -> bool:
 
 
 def why_unread(container: Container) -> str | None:
-    """Why a container in which no start was found may still serve: a vLLM image that runs a script nobody can read."""
-    image = container.image.value if container.image else ""
+    """Why a container in which no start was found may still serve: a vLLM image, or a service that is called after vLLM,
+    that runs a script nobody can read."""
+    named = is_vllm_image(container.image.value) if container.image else container.serves and container.named
     words = (*(container.command or ()), *container.arguments)
-    if not words or not container.accelerated or not is_vllm_image(image) or _asks_elsewhere(container):
+    if not words or not container.accelerated or not named or _asks_elsewhere(container):
         return None
     script = _script(words)
     if script is None:
         script = _script_elsewhere(_commands_of(words, container), container)
     if script is None or (container.find is not None and container.find(script.value) is not None):
         return None
-    return f"{script.value}, which a vLLM image runs here, is not among the files read"
+    by = "a vLLM image" if container.image is not None else "a service of vLLM's name"
+    return f"{script.value}, which {by} runs here, is not among the files read"
 
 
 def starts_of_script(
@@ -355,6 +357,8 @@ def _of_command(
         return []
     unknown = Unresolved(script.value, "the script is not among the files read")
     told, notes = variable_words(container.environment)
+    if container.image is None and model is None and not told:
+        return []  # that it starts vLLM is no more than a name
     itself = Word(script.text, (unknown,), splits=True)
     return [_start((itself, *told), script.value, False, container, model=model, notes=notes)]
 

@@ -17,7 +17,7 @@ from typing import Final
 from kvgate.manifests.ansible import as_role_has_it
 from kvgate.manifests.container import Container, ContainerRun, beside
 from kvgate.manifests.entrypoint import says_engine
-from kvgate.manifests.launch import find_starts
+from kvgate.manifests.launch import find_starts, why_unread
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, read_env_file, read_env_text
 from kvgate.manifests.unit import GpuRequest, ServeUnit, SharedMemory, Unread
@@ -68,7 +68,9 @@ def read_systemd(
         yield Unread(f"{error} is not read", file.line_span(1), serves=True)
 
 
-def _services(tree: Tree, file: SourceFile, settings: list[_Setting], environment: _Environment) -> Iterator[ServeUnit]:
+def _services(
+    tree: Tree, file: SourceFile, settings: list[_Setting], environment: _Environment
+) -> Iterator[ServeUnit | Unread]:
     count = 0
     for setting in settings:
         if setting.section != "Service" or setting.name != "ExecStart":
@@ -90,7 +92,10 @@ def _services(tree: Tree, file: SourceFile, settings: list[_Setting], environmen
         around = Surroundings(
             file=file, kind=KIND, variables=environment.values, spans=environment.spans, span=setting.span
         )
-        for start in find_starts(container):
+        starts = find_starts(container)
+        if not starts and (reason := why_unread(container)):
+            yield Unread(reason, setting.span, serves=True)
+        for start in starts:
             yield unit_of(start, around, count)
             count += 1
 

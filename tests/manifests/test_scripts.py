@@ -980,3 +980,17 @@ def test_a_config_file_that_the_script_writes(written: str, expected: str, sign:
     (unit,) = units(script, "run.sh")
     assert words(unit) == f"{expected}--config{sign}/tmp/vllm.yaml --port 80"
     assert bool(unit.notes) == (not expected)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [("VLLM_NO_USAGE_STATS=1", []), ("MODEL=org/m", ["/opt/llm/start-vllm.sh"])],
+)
+def test_a_service_that_runs_a_script_elsewhere_is_a_server_where_it_is_told_of_one(
+    environment: str, expected: list[str]
+) -> None:
+    text = f"[Service]\nEnvironment={environment}\nExecStart=/opt/llm/start-vllm.sh\n"
+    reading = read_tree([SourceFile("etc/vllm.service", text)])
+    assert [unit.entry for unit in reading.units] == expected
+    why = "/opt/llm/start-vllm.sh, which a service of vLLM's name runs here, is not among the files read"
+    assert [place.reason for place in reading.unread] == ([] if expected else [why])
