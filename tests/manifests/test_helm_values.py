@@ -167,6 +167,10 @@ def test_a_model_by_reference() -> None:
 def test_opea_kubeai_and_recipes() -> None:
     unit = one("LLM_MODEL_ID: org/m\nport: 2080\nimage: {repository: opea/vllm}\nextraCmdArgs: [--enforce-eager]\n")
     assert words(unit) == "--model org/m --port 2080 --host 0.0.0.0 --download-dir /data --enforce-eager"
+    # a service that asks the server of the chart below it for the same model
+    unit = one("image: {repository: opea/app}\nLLM_MODEL_ID: org/m\nvllm: {enabled: true, LLM_MODEL_ID: org/m}\n")
+    assert (words(unit), unit.span.line) == ("--model org/m --host 0.0.0.0 --download-dir /data", 3)
+    assert units("LLM_MODEL_ID: org/m\nvllm: {enabled: false}\nimage: {repository: opea/app}\nservice: {}\n") == []
     unit = one("catalog:\n  a: {url: hf://org/m, engine: VLLM, args: [--max-model-len=4096], minReplicas: 1}\n"
                "  b: {url: ollama://x, engine: OLlama}\n")  # fmt: skip
     assert words(unit) == "--model org/m --max-model-len=4096"

@@ -22,6 +22,7 @@ class Chart:
     Attributes:
         sites: paths from the root to the servers, ``*`` for any key and ``[]`` for any item.
         needs: paths from a site of which one must be there for it to be a server; ``needs_too`` are others.
+        without: paths from a site of which none may be there: it is a chart around that of the server.
         equals: paths from a site with the text that must stand there, in any case.
         model: paths to the model, the first that is there counts.
         flags: path -> flag; a value that is empty, null or false gives none.
@@ -45,6 +46,7 @@ class Chart:
     sites: tuple[Path, ...]
     needs: tuple[Path, ...]
     needs_too: tuple[Path, ...] = ()
+    without: tuple[Path, ...] = ()
     equals: tuple[tuple[Path, str], ...] = ()
     model: tuple[Path, ...] = ()
     flags: tuple[tuple[Path, str], ...] = ()
@@ -259,6 +261,7 @@ CHARTS: Final[tuple[Chart, ...]] = (
         name="OPEA vllm",
         sites=((), ("vllm",)),
         needs=(("LLM_MODEL_ID",), ("extraCmdArgs",)),
+        without=(("vllm",), ("tgi",)),
         model=(("LLM_MODEL_ID",),),
         flags=((("port",), "port"),),
         words=(("extraCmdArgs",),),

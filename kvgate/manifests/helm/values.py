@@ -754,6 +754,8 @@ def _applies(chart: Chart, site: _Site) -> bool:
     for paths in (chart.needs, chart.needs_too):
         if paths and not any(not is_null(_at(site, path)) for path in paths):
             return False
+    if any(_at(site, path) is not None for path in chart.without):
+        return False
     for path, text in chart.equals:
         found = _at(site, path)
         if not isinstance(found, Scalar) or text not in found.value.lower():
