@@ -178,8 +178,8 @@ def _asks_elsewhere(container: Container) -> bool:
 
 
 def why_unread(container: Container) -> str | None:
-    """Why a container in which no start was found may still serve: a vLLM image, or a service that is called after vLLM,
-    that runs a script nobody can read."""
+    """Why a container in which no start was found may still serve: a vLLM image, or a service that is called after
+    vLLM, that runs a script nobody can read."""
     named = is_vllm_image(container.image.value) if container.image else container.serves and container.named
     words = (*(container.command or ()), *container.arguments)
     if not words or not container.accelerated or not named or _asks_elsewhere(container):

@@ -301,11 +301,7 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
 
         yield from read_makefile(tree, file)
     elif form == "toml":
-        if _STARTS.search(file.text):
-            from kvgate.manifests.keyed_commands import read_keyed_commands
-            from kvgate.source.toml_tree import parse_toml
-
-            yield from read_keyed_commands(tree, file, parse_toml(file))
+        yield from _read_toml(tree, file)
     elif form == "apptainer":
         from kvgate.manifests.apptainer_definition import read_definition
 
@@ -322,6 +318,25 @@ def _read_code(tree: Tree, file: SourceFile, form: Format) -> Iterator[ServeUnit
         from kvgate.manifests.python_code import read_python
 
         yield from read_python(tree, file)
+
+
+def _read_toml(tree: Tree, file: SourceFile) -> Iterator[ServeUnit | Unread]:
+    """The servers of commands among settings, or of the settings themselves."""
+    from kvgate.source.toml_tree import parse_toml
+
+    document = parse_toml(file)
+    found = None
+    if _STARTS.search(file.text):
+        from kvgate.manifests.keyed_commands import read_keyed_commands
+
+        for found in read_keyed_commands(tree, file, document):
+            yield found
+    if found is None:
+        from kvgate.manifests.vllm_config import find_vllm_config, read_vllm_config
+
+        config = find_vllm_config(document, file.path)
+        if config is not None:
+            yield from read_vllm_config(file, config)
 
 
 def _read_document(tree: Tree, file: SourceFile, document: Node, kustomize: Kustomize) -> Iterator[ServeUnit | Unread]:

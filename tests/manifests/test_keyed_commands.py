@@ -404,3 +404,12 @@ def test_what_the_script_of_a_key_writes_out() -> None:
         ("systemd", "org/m --max-model-len 4096"),
         ("Pod", "--model org/n"),
     ]
+
+
+def test_settings_of_a_server_in_toml_are_read_as_those_in_yaml() -> None:
+    text = '[server]\nport = 8000\n\n[vllm]\nmodel = "org/m"\nmax_model_len = 4096\ngpu_memory_utilization = 0.8\n'
+    (found,) = read_tree([SourceFile("conf/serving.toml", text)]).units
+    assert (found.kind, found.span.line) == ("vllm-config", 5)
+    assert [word.value for word in found.words] == [
+        "--model", "org/m", "--max-model-len", "4096", "--gpu-memory-utilization", "0.8",
+    ]  # fmt: skip
