@@ -1344,15 +1344,9 @@ class Names(Scopes):
         """The rounds of a loop over the entries of a mapping or over a list that is written out."""
         names = [key_of(part) or "" for part in _parts_of(target)]
         found: list[tuple[list[ast.expr], str | None]] = []
-        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
-            items = self.items(over.func.value, depth + 1)
-            if items is None:
-                return None
-            latest = {name: (value, place, condition) for name, value, place, condition in items}
-            for key, (value, place, condition) in latest.items():
-                parts = [self._key_at(key, place), value] if key else [value, value]
-                pair = ast.copy_location(ast.Tuple(parts, ast.Load()), parts[0])
-                found.append((self._parts(target, pair, depth), condition))
+        view = self._view(over, depth)
+        if view is not None:
+            found = [(self._parts(target, entry, depth), condition) for entry, condition in view]
         elif isinstance(over, ast.Call) and called_name(over) == "fields" and len(over.args) == 1:
             for key, value, place, _ in self._items_of_object(over.args[0], over, depth) or ():
                 # what dataclasses say of a field
@@ -1371,15 +1365,40 @@ class Names(Scopes):
             return None
         return [(dict(zip(names, parts, strict=True)), condition) for parts, condition in found]
 
+    def _view(self, over: ast.expr, depth: int) -> list[tuple[ast.expr, str | None]] | None:
+        """``X.items()``, ``X.keys()`` or ``X.values()`` of a mapping that is known, each with its condition."""
+        if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Attribute) or over.args:
+            return None
+        kind = over.func.attr
+        items = self.items(over.func.value, depth + 1) if kind in ("items", "keys", "values") else None
+        if items is None:
+            return None
+        found: list[tuple[ast.expr, str | None]] = []
+        latest = {name: (value, place, condition) for name, value, place, condition in items}
+        for name, (value, place, condition) in latest.items():
+            key = self._key_at(name, place) if name else value
+            pair = ast.copy_location(ast.Tuple([key, value], ast.Load()), key)
+            found.append(({"items": pair, "keys": key}.get(kind, value), condition))
+        return found
+
     def _listed(self, over: ast.expr, depth: int) -> list[ast.expr] | None:
-        """What a loop goes over: a list that is written out, ``zip`` and ``enumerate`` of such, a short ``range``."""
+        """What a loop goes over: a list that is written out, ``zip`` and ``enumerate`` of such, a short ``range``, what
+        a mapping holds."""
         node = self.followed(over, depth)
         if isinstance(node, (ast.List, ast.Tuple)):
             return node.elts
         if isinstance(node, ast.Dict):
             return [key for key in node.keys if key is not None] if None not in node.keys else None
-        name = called_name(node) if isinstance(node, ast.Call) else ""
-        if not isinstance(node, ast.Call) or name not in ("enumerate", "range", "zip") or depth > MAX_DEPTH:
+        if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
+            return None
+        name = called_name(node)
+        view = self._view(node, depth)
+        if view is not None:
+            return [entry for entry, _ in view] if not any(condition for _, condition in view) else None
+        if name in ("list", "sorted", "tuple") and len(node.args) == 1 and not node.keywords:
+            inside = self._listed(node.args[0], depth + 1)
+            return self._sorted(inside, depth) if name == "sorted" and inside is not None else inside
+        if name not in ("enumerate", "range", "zip"):
             return None
         if name == "range":
             numbers = [self.constant(argument, depth + 1)[0] for argument in node.args]
@@ -1404,6 +1423,17 @@ class Names(Scopes):
             columns.insert(0, [_number(first + index, node) for index in range(len(columns[0]))])
         rows = zip(*columns, strict=False)
         return [ast.copy_location(ast.Tuple(list(row), ast.Load()), row[-1]) for row in rows]
+
+    def _sorted(self, entries: list[ast.expr], depth: int) -> list[ast.expr] | None:
+        """Texts, or rows that begin with one each, in their order."""
+        firsts = [
+            entry.elts[0] if isinstance(entry, (ast.List, ast.Tuple)) and entry.elts else entry for entry in entries
+        ]
+        texts = [self.constant(first, depth + 1)[0] for first in firsts]
+        if not all(isinstance(text, str) for text in texts) or len(set(texts)) < len(texts):
+            return None
+        order = sorted(range(len(entries)), key=lambda index: str(texts[index]))
+        return [entries[index] for index in order]
 
     def _parts(self, target: ast.expr, item: ast.expr, depth: int) -> list[ast.expr]:
         """What the names of a loop stand for in the round of one item."""
