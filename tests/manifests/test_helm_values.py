@@ -342,6 +342,11 @@ def test_counts_of_gpus(keys: str, expected: list[int]) -> None:
          "--model org/m --served-model-name s --max-model-len 8 --max-num-seqs 4"),
         ("image: vllm/vllm-openai\nmodel: {repository: org/m, maxModelLen: 8, maxNumSeqs: 4}\n",
          "--model org/m --max-model-len 8 --max-num-seqs 4"),
+        # what is said beside the address of a server is a client's
+        ("image: {name: org/app}\nconfig: {vllmBaseUrl: 'http://vllm:80/v1', servedModelName: s, maxModelLen: 8}\n",
+         None),
+        ("image: {name: org/app}\nvllm: {config: {metricsUrl: 'http://x/y', servedModelName: s, maxModelLen: 8}}\n",
+         "--served-model-name s --max-model-len 8"),
         # the length that a model is given is its server's, that of anything else is not
         ("image: vllm/vllm-openai\nmodel: {id: org/m, maxLen: 8}\nengine: {maxNumSeqs: 4, maxLen: 9}\n",
          "--model org/m --max-model-len 8 --max-num-seqs 4"),

@@ -401,6 +401,8 @@ class _Reader:
             if image is not None and image.resolved and is_other_program(image.value):
                 return
             serves = image is not None and is_vllm_image(image.value)
+            if not serves and not rest and any(map(_asks, holders)):
+                return
             model = _model(site, holders) if not names_model(rest) and not names_model(flags) else None
             given = model is not None or names_model(rest) or names_model(flags)
             many = named and sum(flag_name(word) in VLLM_FLAGS | _PLAIN_FLAGS for word in rest) >= 2
@@ -981,6 +983,18 @@ def _plain_flags(node: Mapping) -> Iterator[Word]:
     for entry in node.items():
         if isinstance(entry.value, Scalar) and (flag := _flag_of(entry.key.value)) in _PLAIN_FLAGS:
             yield from _flag_words(flag, entry.value)
+
+
+_ASKED: Final = re.compile(r"(?:url|uri|endpoint|base|host)$", re.IGNORECASE)
+_SERVER: Final = re.compile(r"https?://[^/\s]*vllm|https?://[^/\s]+/v1/?$", re.IGNORECASE)
+
+
+def _asks(node: Mapping) -> bool:
+    """Whether a mapping says where a server like vLLM answers: it is of a client's settings."""
+    return any(
+        isinstance(entry.value, Scalar) and _ASKED.search(entry.key.value) and _SERVER.match(entry.value.value)
+        for entry in node.items()
+    )
 
 
 def _is_other(site: _Site) -> bool:
