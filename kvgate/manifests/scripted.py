@@ -153,7 +153,7 @@ def _skypilot(document: Mapping) -> Iterator[Script]:
     if run is None:
         return
     variables, spans = _variables(document.get("envs"), document.get("secrets"))
-    devices, hints = _accelerators(node_at(document, "resources", "accelerators"))
+    devices, hints = _accelerators(_wanted(node_at(document, "resources")))
     nodes = document.get("num_nodes")
     count = scalar_int(nodes) or 1
     if devices and devices[0].count is not None:
@@ -178,20 +178,29 @@ def _skypilot(document: Mapping) -> Iterator[Script]:
     )
 
 
-def _accelerators(node: Node | None) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
+def _wanted(resources: Node | None) -> list[Node]:
+    """The accelerators that a task asks for; those of its alternatives (``any_of``, ``ordered``) where it has some."""
+    for key in ("any_of", "ordered"):
+        found = [node for item in items_at(resources, key) if (node := node_at(item, "accelerators")) is not None]
+        if found:
+            return found
+    own = node_at(resources, "accelerators")
+    return [] if own is None else [own]
+
+
+def _accelerators(nodes: list[Node]) -> tuple[tuple[GpuRequest, ...], tuple[NodeHint, ...]]:
     """``A100:8``, ``{A100: 8, H100: 4}``, ``[A100:8, H100:8]``: one of them is taken, so counts must agree."""
     choices: list[tuple[str, int]] = []
-    if isinstance(node, Scalar):
-        choices = [_named_count(node.value)]
-    elif isinstance(node, Sequence):
-        choices = [_named_count(item.value) for item in node.items if isinstance(item, Scalar)]
-    elif isinstance(node, Mapping):
-        for entry in node.items():
+    for node in nodes:
+        listed = node.items if isinstance(node, Sequence) else [node]
+        choices += [_named_count(item.value) for item in listed if isinstance(item, Scalar)]
+        for entry in node.items() if isinstance(node, Mapping) else ():
             count = scalar_int(entry.value)
             # `{L4:8, A100:4}` without blanks is a set of keys
             choices.append((entry.key.value, count) if count is not None else _named_count(entry.key.value))
-    if not choices or node is None:
+    if not choices:
         return (), ()
+    node = nodes[0]
     counts = {count for _, count in choices}
     count = counts.pop() if len(counts) == 1 else None
     reason = None if count is not None else "the accelerators to choose from differ in number"
@@ -375,7 +384,8 @@ def _truss(document: Mapping) -> Iterator[Script]:
     if command is None:
         return
     variables, spans = _variables(document.get("environment_variables"))
-    devices, hints = _accelerators(node_at(document, "resources", "accelerator"))
+    accelerator = node_at(document, "resources", "accelerator")
+    devices, hints = _accelerators([] if accelerator is None else [accelerator])
     name = scalar_at(document, "model_name")
     yield Script(
         name.value if name is not None else "start_command",

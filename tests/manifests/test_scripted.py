@@ -66,6 +66,23 @@ def test_skypilot_choices(written: str, count: int | None, names: tuple[str, ...
 
 
 @pytest.mark.parametrize(
+    ("choices", "count", "names"),
+    [
+        ("any_of: [{accelerators: 'H100:2'}, {accelerators: {A100: 2}, cloud: gcp}]", 2, ("H100", "A100")),
+        ("ordered: [{accelerators: ['H100:2', 'H200:2']}, {cloud: gcp}]", 2, ("H100", "H200")),
+        ("any_of: [{accelerators: 'H100:2'}, {accelerators: 'L4:8'}]", None, ("H100", "L4")),
+        ("any_of: [{cloud: gcp}, {cloud: aws}], accelerators: 'T4:4'", 4, ("T4",)),
+    ],
+)
+def test_alternatives_of_skypilot(choices: str, count: int | None, names: tuple[str, ...]) -> None:
+    run = "vllm serve org/m -tp $SKYPILOT_NUM_GPUS_PER_NODE"
+    (found,) = units(f"resources: {{{choices}}}\nrun: {run}\n")
+    assert [request.count for request in found.gpu_requests] == [count]
+    assert found.node_hints[0].values == names
+    assert words(found) == f"org/m -tp {count or '?$SKYPILOT_NUM_GPUS_PER_NODE'}"
+
+
+@pytest.mark.parametrize(
     ("gpu", "count", "names"),
     [
         ("80GB:2", 2, ()),
