@@ -5,10 +5,11 @@ A row says which keys hold the parts of a container; where such a mapping stands
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Final
 
-from kvgate.manifests.container import Container
+from kvgate.manifests.container import Container, Find
 from kvgate.manifests.launch import find_starts
 from kvgate.manifests.started import Surroundings, unit_of
 from kvgate.manifests.tree import Tree, entries_at, items_at, node_at, scalar_at, text_at
@@ -33,6 +34,7 @@ class Keys:
         requests: a list of ``{count: n}`` or ``{device_ids: [..]}``, as the Docker engine takes it.
         expands: ``$(NAME)`` is replaced from the environment, as Kubernetes does.
         job: key and value of what runs to its end and serves nobody.
+        files: key of a list of files that are written into the container, and those of their path and their text.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Keys:
     replicas: str | None = None
     expands: bool = False
     job: tuple[str, str] | None = None
+    files: tuple[str, str, str] | None = None
 
 
 _ECS: Final = Keys("ecs-task", ("name",), "image", "entryPoint", "command", "environment", ("name", "value"),
@@ -66,7 +69,8 @@ _OCI: Final = Keys(
 _ANSIBLE: Final = Keys("ansible", ("name",), "image", "entrypoint", "command", "env", ("name", "value"),
                        requests="device_requests")  # fmt: skip
 # what kvgate.manifests.terraform makes of a task of Nomad
-_NOMAD: Final = Keys("nomad", ("name",), "image", "entrypoint", "command", "env", ("name", "value"), gpus=("gpus",))
+_NOMAD: Final = Keys("nomad", ("name",), "image", "entrypoint", "command", "env", ("name", "value"), gpus=("gpus",),
+                     files=("template", "destination", "data"))  # fmt: skip
 # Key of a list of containers -> their keys; the key of a mapping that is a container itself -> its keys.
 _LISTS: Final = {
     "containerDefinitions": _ECS,
@@ -133,6 +137,7 @@ def _units(
         span=span,
         named="vllm" in f"{own} {image.value}".lower(),
         accelerated=bool(devices),
+        find=_find(node, keys.files) if keys.files is not None else None,
     )
     try:
         starts = find_starts(container)
@@ -161,6 +166,17 @@ def _units(
     for start in starts:
         yield unit_of(start, surroundings, numbers.get(name, 0))
         numbers[name] = numbers.get(name, 0) + 1
+
+
+def _find(node: Mapping, keys: tuple[str, str, str]) -> Find | None:
+    """Looks up what a task writes into its own folder (``local/run.sh``) before it starts."""
+    listed, place, content = keys
+    files: dict[str, Value] = {}
+    for item in items_at(node, listed):
+        path, text = text_at(item, place), scalar_at(item, content)
+        if path and text is not None:
+            files[posixpath.normpath(path).lstrip("/")] = mark_placeholders(Value(text.text), variables=False)
+    return (lambda path: files.get(posixpath.normpath(path).lstrip("/"))) if files else None
 
 
 def _words(node: Node | None, known: dict[str, Value] | None) -> tuple[Word, ...]:

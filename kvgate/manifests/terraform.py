@@ -220,6 +220,10 @@ def _task(node: Mapping, config: Mapping) -> Iterator[Entry]:
         value = node.get(key)
         if value is not None:
             yield Entry(Scalar(span, key), value)
+    template = node.get("template")
+    if template is not None:
+        listed = template if isinstance(template, Sequence) else Sequence(template.span, [template])
+        yield Entry(Scalar(span, "template"), listed)
     device = node_at(node, "resources", "device")
     if device is not None and "gpu" in (text_at(device, "name") or ""):
         yield Entry(Scalar(span, "gpus"), scalar_at(device, "count") or Scalar(device.span, "1"))

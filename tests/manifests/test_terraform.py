@@ -555,6 +555,45 @@ def test_a_task_of_nomad() -> None:
     assert {item.name: item.value.value for item in found[0].environment if item.value} == {"HF_HOME": "/x"}
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        'entrypoint = ["/bin/bash", "/local/run.sh"]',
+        'command = "bash"\n args = ["-x", "local/run.sh"]',
+        'entrypoint = ["/local/run.sh"]',
+    ],
+)
+def test_a_task_of_nomad_that_runs_a_script_of_its_templates(told: str) -> None:
+    text = f"""\
+        job "llm" {{
+          group "g" {{
+            task "chat" {{
+              driver = "docker"
+              config {{
+                image = "vllm/vllm-openai:v0.8.5"
+                {told}
+              }}
+              template {{
+                destination = "secrets/token.env"
+                data        = "TOKEN=x"
+              }}
+              template {{
+                destination = "local/run.sh"
+                data        = <<EOF
+        #!/bin/bash
+        exec vllm serve org/m --max-model-len 4096 --api-key {{{{ key "token" }}}}
+        EOF
+              }}
+            }}
+          }}
+        }}
+        """
+    (found,) = reading(("llm.nomad", text)).units
+    assert (found.kind, found.id) == ("nomad", "llm.nomad/chat")
+    assert words(found) == 'org/m --max-model-len 4096 --api-key ?{{ key "token" }}'
+    assert reading(("llm.nomad", text.replace('local/run.sh"\n', 'local/other.sh"\n'))).units == ()
+
+
 def test_a_container_of_ecs() -> None:
     (found,) = units(
         """\
