@@ -34,7 +34,7 @@ from kvgate.manifests.tree import Tree
 from kvgate.manifests.unit import IMAGE_ENTRY
 from kvgate.patterns import regex
 from kvgate.shell.command import SHELLS, Command, basename, names_program, unwrap
-from kvgate.shell.value import Value
+from kvgate.shell.value import Value, value_of_word
 from kvgate.source.text import SourceFile, Span, Text, Unresolved, Word
 
 # Variables by which launch scripts that are not at hand are told their model, the most telling first.
@@ -111,7 +111,7 @@ def _starts(container: Container) -> list[Start]:
     words = renamed(arguments, HUGGINGFACE_SERVER.renames)
     embeds = _is_huggingface_server(image) and speaks_vllm(words, named=True)
     if (container.managed or embeds) and not has_other_backend(arguments):
-        return [_start(words, "the controller's configuration", False, container)]
+        return _handed_to_shell(container) or [_start(words, "the controller's configuration", False, container)]
     if container.managed:
         return []
     if arguments and (find_entry(arguments) or _is_command(arguments)):
@@ -147,6 +147,14 @@ def _starts(container: Container) -> list[Start]:
         positional = not any(sign in arguments[0].value.lower() for sign in ("args", "toyaml"))
         return [_start(arguments, IMAGE_ENTRY, positional, container)]
     return []
+
+
+def _handed_to_shell(container: Container) -> list[Start]:
+    """The servers of a whole command that is the first argument: a controller may hand that to a shell's ``-c``."""
+    first = next(iter(container.arguments), None)
+    if first is None or "vllm" not in first.value or len(first.value.split()) < 2:
+        return []
+    return starts_of_script(value_of_word(first), container.environment, container.find)
 
 
 def _is_called_so(image: str) -> bool:

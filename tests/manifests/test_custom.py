@@ -453,6 +453,10 @@ def test_what_picks_endpoints_for_servers_is_none() -> None:
     (found,) = units(dedent(text) + indent(dedent(scheduler), "  "))
     assert found.id == "LLMInferenceService/default/l/main"
     assert words(found) == "--max-model-len=4096"
+    # its shell is handed the arguments, so a whole command may stand there
+    whole = 'args: ["python3 -m vllm.entrypoints.openai.api_server \\\\\\n --model=/m \\\\\\n --dtype=half"]'
+    (found,) = units(text.replace("args: [--max-model-len=4096]", whole))
+    assert words(found) == "--model=/m --dtype=half"
 
 
 @pytest.mark.parametrize(
