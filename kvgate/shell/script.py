@@ -408,7 +408,9 @@ class _Reader:
         assumed: bool | None = True
         tests = True  # whether that is nothing but tests and what they set
         leaves = ""
-        for joint, part in _chain(node):
+        chain = _chain(node)
+        setting = max((number for number, (_, part) in enumerate(chain) if _sets(part)), default=0)
+        for number, (joint, part) in enumerate(chain):
             either = joint is not None and joint.type == "||"
             runs, likely = (status, assumed) if not either else (_negated(status), _negated(assumed))
             end = min(joint.start_byte, node.start_byte + MAX_WRITTEN) if joint is not None else node.start_byte
@@ -417,9 +419,11 @@ class _Reader:
                 inner = (*conditions, f"not: {written}")
             if runs is False:
                 continue
-            # a test is one of what is there before it runs
-            verdict = self._decide(source, [part], scope)
-            guess = verdict if verdict is not None else self._assume(source, [part], scope)
+            # a test is one of what is there before it runs, for what follows it
+            verdict = self._decide(source, [part], scope) if number + 1 < len(chain) else None
+            guess = verdict
+            if verdict is None and number < setting:
+                guess = self._assume(source, [part], scope)
             if runs is None and tests and _sets(part):
                 self._set_if(source, part, f"not: {written}" if either else written, likely, scope, inner)
             else:

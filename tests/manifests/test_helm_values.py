@@ -958,3 +958,34 @@ def test_values_of_a_chart_of_kserve_s_over_several_nodes(topology: str, expecte
         resources: {{limits: {{nvidia.com/gpu: 2}}}}
     """)
     assert (words(unit), gpus(unit)) == (expected, [count])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "count"),
+    [
+        (
+            "models: [{modelId: org/m, gpuRequestCount: 2}]\nimage: {repository: vllm/vllm-openai, tag: v0.11.0}\n",
+            "org/m",
+            2,
+        ),
+        ("models: {a: {model: org/m, gpuLimit: 4}}\nimage: {repository: vllm/vllm-openai, tag: v0.11.0}\n", "org/m", 4),
+        ("models: [{name: a, model: org/m, image: 'vllm/vllm-openai:v0.11.0', gpus: 1}]\n", "org/m", 1),
+        ("vllm: {model: org/m, gpuCount: 8}\nimage: {repository: vllm/vllm-openai}\n", "org/m", 8),
+        ("model: org/m\ngpu: 2\nimage: {repository: vllm/vllm-openai}\n", "org/m", 2),
+    ],
+)
+def test_a_model_and_the_image_of_vllm_are_a_server(text: str, expected: str, count: int) -> None:
+    unit = one(text)
+    assert (words(unit), gpus(unit)) == (f"--model {expected}", [count])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: [{id: org/m, gpuRequestCount: 2}]\nimage: {repository: lmsysorg/sglang}\nreplicas: 1\n# no vllm\n",
+        "router: {models: [{id: org/m}], image: {repository: vllm/vllm-openai}}\nreplicas: 1\n",
+        "models: [{id: org/m}]\nimage: {repository: ghcr.io/x/ui}\nvllmUrl: http://vllm\nreplicas: 1\n",
+    ],
+)
+def test_a_model_and_another_image_are_none(text: str) -> None:
+    assert units(text) == []

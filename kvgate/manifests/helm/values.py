@@ -357,13 +357,19 @@ class _Reader:
         model: a server that nothing below it tells more of."""
         image, model = _image_of_node(site.node), site.node.get("model")
         serves = image is not None and is_vllm_image(image.value)
+        own = _model_of_node(site.node) is not None
+        if not (serves or own):
+            return False
+        runtime = scalar_at(site.node, "runtime")
+        if own and (serves or (runtime is not None and "vllm" in runtime.value.lower())):
+            return True  # KServe's predictors name theirs
+        if own and image is None and _ONE_OF_MODELS.search("/".join(site.keys)):
+            around = _image(site)  # each model of a list is served by the image that all of them share
+            if around is not None and is_vllm_image(around.value):
+                return True
         told = {flag_name(word) for word in _flags_inside(model)} - {None} if isinstance(model, Mapping) else set()
         environment, _ = _environment(site.node)
-        named = _model_of_node(site.node) is not None
-        named = named or (serves and (_model(site) is not None or _model_variable(environment) is not None))
-        runtime = scalar_at(site.node, "runtime")
-        if runtime is not None and "vllm" in runtime.value.lower() and named:
-            return True  # KServe's predictors name theirs
+        named = own or (serves and (_model(site) is not None or _model_variable(environment) is not None))
         if serves and named and len(told) >= 2:
             return True
         told_vllm = any(map(_SERVER_VARIABLE.match, environment))
@@ -511,16 +517,22 @@ class _Reader:
         )
 
 
+# Where a mapping is one of several models, or what vLLM is told.
+_ONE_OF_MODELS: Final = re.compile(r"(?:^|/)(?:models/(?:\[\d+\]|[^/]+)|vllm)$", re.IGNORECASE)
+
+
 def _with_section(site: _Site) -> _Site | None:
     """A server with what stands in a section of its own for vLLM (``{model: org/m, vllm: {image: x}}``); None where
     there is none, or one that is a server by itself."""
-    if _model_of_node(site.node) is None or _image_of_node(site.node) is not None:
+    sections = [
+        (entry, entry.value)
+        for entry in site.node.items()
+        if isinstance(entry.value, Mapping) and "vllm" in entry.key.value.lower()
+    ]
+    if not sections or _model_of_node(site.node) is None or _image_of_node(site.node) is not None:
         return None
-    for entry in site.node.items():
-        section = entry.value
-        if not isinstance(section, Mapping) or "vllm" not in entry.key.value.lower() or _model_of_node(section):
-            continue
-        image = _image_of_node(section)
+    for entry, section in sections:
+        image = _image_of_node(section) if _model_of_node(section) is None else None
         if image is not None and is_vllm_image(image.value):
             rest = Mapping(site.node.span, [other for other in site.node.items() if other.key is not entry.key])
             return replace(site, node=_filled(rest, section))
@@ -1166,7 +1178,9 @@ def _environment(node: Mapping) -> tuple[dict[str, Value], dict[str, Span]]:
     return values, spans
 
 
-_GPU_COUNT: Final = re.compile(r"(?:num|amd|nvidia|request|n)?_?gpus?_?(?:count|num|number)?", re.IGNORECASE)
+_GPU_COUNT: Final = re.compile(
+    r"(?:num|amd|nvidia|request|n)?_?gpus?_?(?:request|limit)?_?(?:count|num|number)?", re.IGNORECASE
+)
 
 
 def _devices(site: _Site) -> tuple[GpuRequest, ...]:
