@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from kvgate.manifests.container import find_requirement
@@ -148,12 +148,19 @@ def _is_skypilot(document: Mapping, file: SourceFile) -> bool:
     )
 
 
+# SkyPilot names the larger boards apart (`sky show-gpus`): plain names are the smaller ones.
+_SKYPILOT_NAMES: Final = {"A100": "A100-40GB", "V100": "V100-16GB"}
+
+
 def _skypilot(document: Mapping) -> Iterator[Script]:
     run = scalar_at(document, "run")
     if run is None:
         return
     variables, spans = _variables(document.get("envs"), document.get("secrets"))
     devices, hints = _accelerators(_wanted(node_at(document, "resources")))
+    hints = tuple(
+        replace(hint, values=tuple(_SKYPILOT_NAMES.get(name, name) for name in hint.values)) for hint in hints
+    )
     nodes = document.get("num_nodes")
     count = scalar_int(nodes) or 1
     if devices and devices[0].count is not None:
@@ -205,7 +212,7 @@ def _accelerators(nodes: list[Node]) -> tuple[tuple[GpuRequest, ...], tuple[Node
     count = counts.pop() if len(counts) == 1 else None
     reason = None if count is not None else "the accelerators to choose from differ in number"
     names = tuple(dict.fromkeys(name for name, _ in choices))
-    return (GpuRequest("device", count, node.span, reason),), (NodeHint("accelerators", names, node.span),)
+    return (GpuRequest("device", count, node.span, reason),), (NodeHint("gpu", names, node.span),)
 
 
 def _named_count(text: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from kvgate.hardware.hints import GpuHint, gpu_from_hints
 from kvgate.manifests.read import read_tree
 from kvgate.manifests.unit import ServeUnit
 from kvgate.source.text import SourceFile
@@ -36,6 +37,22 @@ run: |
 """
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("L4:1", "NVIDIA L4"),
+        ("{A100-80GB: 8}", "NVIDIA A100 80GB"),
+        ("A100:8", "NVIDIA A100 40GB"),
+        ("V100:4", "NVIDIA V100 16GB"),
+        ("{L4: 1, A10G: 1}", None),
+    ],
+)
+def test_the_gpu_that_skypilot_is_asked_for(asked: str, expected: str | None) -> None:
+    (found,) = units(f"resources: {{accelerators: {asked}}}\nrun: vllm serve org/m\n")
+    finding = gpu_from_hints([GpuHint(hint.key, hint.values) for hint in found.node_hints])
+    assert (finding.gpu and finding.gpu.name) == expected
+
+
 def test_skypilot() -> None:
     (found,) = units(SKYPILOT)
     assert (found.id, found.kind, found.span.line) == ("f.yaml/llm", "skypilot", 12)
@@ -44,7 +61,7 @@ def test_skypilot() -> None:
     assert found.image.value == "vllm/vllm-openai:v0.10.0"
     assert found.replicas == 3
     assert [(request.count, request.reason) for request in found.gpu_requests] == [(8, None)]
-    assert [(hint.key, hint.values) for hint in found.node_hints] == [("accelerators", ("H100",))]
+    assert [(hint.key, hint.values) for hint in found.node_hints] == [("gpu", ("H100",))]
     assert found.requirement is not None
     assert (found.requirement.value, found.requirement.span.line) == ("vllm==0.10.1", 9)
 
@@ -52,9 +69,9 @@ def test_skypilot() -> None:
 @pytest.mark.parametrize(
     ("written", "count", "names"),
     [
-        ("{L4: 8, A100: 4}", None, ("L4", "A100")),
+        ("{L4: 8, A100: 4}", None, ("L4", "A100-40GB")),
         ("{L4:1, A10G:1}", 1, ("L4", "A10G")),
-        ("[A100:8, H100:8]", 8, ("A100", "H100")),
+        ("[A100:8, H100:8]", 8, ("A100-40GB", "H100")),
         ("T4", 1, ("T4",)),
     ],
 )
@@ -68,7 +85,7 @@ def test_skypilot_choices(written: str, count: int | None, names: tuple[str, ...
 @pytest.mark.parametrize(
     ("choices", "count", "names"),
     [
-        ("any_of: [{accelerators: 'H100:2'}, {accelerators: {A100: 2}, cloud: gcp}]", 2, ("H100", "A100")),
+        ("any_of: [{accelerators: 'H100:2'}, {accelerators: {A100: 2}, cloud: gcp}]", 2, ("H100", "A100-40GB")),
         ("ordered: [{accelerators: ['H100:2', 'H200:2']}, {cloud: gcp}]", 2, ("H100", "H200")),
         ("any_of: [{accelerators: 'H100:2'}, {accelerators: 'L4:8'}]", None, ("H100", "L4")),
         ("any_of: [{cloud: gcp}, {cloud: aws}], accelerators: 'T4:4'", 4, ("T4",)),
