@@ -67,7 +67,7 @@ def _basis(case: Case) -> str:
     """How the pool is known: assumed as soon as something that it rests on is."""
     if case.prediction is None or case.prediction.kv_cache.size_tokens is None:
         return "unknown"
-    if case.doubtful & {"vllm_version", "gpu"}:
+    if case.doubtful & {"vllm_version", "gpu", "words"}:
         return "assumed"
     return case.prediction.kv_cache.basis
 
@@ -128,6 +128,11 @@ def _origins(case: Case) -> Iterator[ValueOrigin]:
         if origin is not None and origin.span is not None and origin.words not in ("argument", "manifest"):
             words = f"{words} ({origin.words})"
         yield ValueOrigin(name, _shown(name, value), words)
+    open_words = {problem.span for problem in plan.parsed.problems if problem.kind == "unresolved-words"}
+    for word in plan.unit.words if open_words else ():
+        if word.unresolved and word.span in open_words:
+            where = f"{word.span.path}:{word.span.line} (not known: {word.unresolved[0].reason})"
+            yield ValueOrigin("more arguments", word.value, where)
     if case.prediction is not None:
         for name, computed in RESOLVED_NAMES.items():
             value = case.prediction.resolved.get(computed)

@@ -47,3 +47,22 @@ def test_a_file_that_cannot_be_written_or_read_needs_no_help_page(kvgate: Callab
         assert run.code == 2
         assert "--help" not in run.err
         assert "No such file or directory" in run.err
+
+
+@pytest.mark.parametrize(
+    ("more", "mark", "told"),
+    [
+        ("", "~", None),
+        ('"$@"', "*", "$@ serve.sh:1 (not known: arguments that the script is given when it is started)"),
+        ("$EXTRA", "*", "$EXTRA serve.sh:1 (not known: EXTRA is set in no file here)"),
+    ],
+)
+def test_arguments_that_nobody_knows_are_told_and_make_the_pool_an_assumption(
+    kvgate: Callable[..., Any], tmp_path: Path, more: str, mark: str, told: str | None
+) -> None:
+    (tmp_path / "serve.sh").write_text(f"vllm serve Qwen/Qwen3-8B --port 8000 {more}\n")
+    shown = kvgate("check", "serve.sh", "--gpu", "NVIDIA L4", "--vllm-version", "0.11.0", "-v").out
+    row = next(line.split() for line in shown.splitlines() if line.startswith("serve.sh  "))
+    assert row[4].startswith(mark)
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert [line for line in lines if line.startswith("more arguments")] == ([f"more arguments {told}"] if told else [])
