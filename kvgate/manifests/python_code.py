@@ -482,7 +482,9 @@ class _Reader:
         place = self.source.span(call)
         hints = (NodeHint("accelerator_type", (kind,), place),) if known and isinstance(kind, str) else ()
         devices = around.devices or ((GpuRequest("device", ranks, place),) if engine is not None else ())
-        yield self._start(words, "ray.serve.llm", call), "python", _Around(devices, hints, replicas, span)
+        variables = dict(self._plain_items(given.get("runtime_env"))).get("env_vars")
+        start = self._with_variables(self._start(words, "ray.serve.llm", call), variables)
+        yield start, "python", _Around(devices, hints, replicas, span)
 
     def _processor(self, call: ast.Call, dotted: str) -> Start:
         """The engine that Ray Data runs over a data set."""
@@ -527,11 +529,15 @@ class _Reader:
         """What a command line starts, with the variables of ``Popen(line, env={**os.environ, "X": "1"})``."""
         starts = self._of_line(line, place)
         given = written_call(place)[1].get("env") if isinstance(place, ast.Call) and starts else None
+        return [self._with_variables(start, given) for start in starts]
+
+    def _with_variables(self, start: Start, given: ast.expr | None) -> Start:
+        """A start with the variables of a mapping."""
         if given is None:
-            return starts
+            return start
         values, spans = self._variables_of(given)
         added = [Assignment(name, value, spans[name]) for name, value in values.items()]
-        return [replace(start, environment=_before(added, start)) for start in starts]
+        return replace(start, environment=_before(added, start))
 
     def _of_callers(self, call: ast.Call, name: str) -> list[Start]:
         """What a function of the file runs for those that call it: ``def sh(line): os.system(line)``."""

@@ -1154,3 +1154,21 @@ def test_no_text_makes_it_raise(tail: str) -> None:
 def test_the_last_assignment_before_a_use_counts(text: str, expected: str) -> None:
     (found,) = read_tree([SourceFile("serve.py", "from subprocess import Popen\n" + text)]).units
     assert " ".join(("?" if word.unresolved else "") + word.value for word in found.words) == expected
+
+
+def test_the_variables_that_a_model_of_ray_serve_runs_with() -> None:
+    unit = one(
+        """\
+        from ray.serve.llm import LLMConfig, build_openai_app
+        mode = "1"
+        config = LLMConfig(
+            model_loading_config={"model_id": "a", "model_source": "org/m"},
+            runtime_env={"pip": ["x"], "env_vars": {"VLLM_USE_V1": mode, "VLLM_LOGGING_LEVEL": "DEBUG"}},
+            engine_kwargs={"max_model_len": 4096},
+        )
+        build_openai_app({"llm_configs": [config]})
+        """
+    )
+    given = {item.name: item.value and item.value.value for item in unit.environment}
+    assert given == {"VLLM_USE_V1": "1", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert words(unit) == "--model org/m --served-model-name a --max-model-len 4096"
