@@ -236,6 +236,8 @@ class _Reader:
         lowered = file.text.lower()
         self.root = root = _with_choices(root) if _offers_choices(lowered) else root
         self.release = release
+        # what is not only like the values of a chart
+        self.for_chart = release is not None or VALUES_NAME.search(file.path) is not None
         self.vllm = "vllm" in lowered
         self.count = 0
 
@@ -361,10 +363,12 @@ class _Reader:
         if not (serves or own):
             return False
         runtime = scalar_at(site.node, "runtime")
-        if own and (serves or (runtime is not None and "vllm" in runtime.value.lower())):
+        if own and runtime is not None and "vllm" in runtime.value.lower():
             return True  # KServe's predictors name theirs
-        if own and image is None and _ONE_OF_MODELS.search("/".join(site.keys)):
-            around = _image(site)  # each model of a list is served by the image that all of them share
+        if own and self.for_chart:
+            around = image
+            if image is None and _ONE_OF_MODELS.search("/".join(site.keys)):
+                around = _image(site)  # each model of a list is served by the image that all of them share
             if around is not None and is_vllm_image(around.value):
                 return True
         told = {flag_name(word) for word in _flags_inside(model)} - {None} if isinstance(model, Mapping) else set()
