@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -94,6 +95,11 @@ class Mapping:
         if found is None:
             return self._find(key, set()) if "<<" in index else None
         return found if key != "<<" or not _is_merge(found.key) else None
+
+    def has_any(self, keys: AbstractSet[str]) -> bool:
+        """Whether :meth:`get` may find a value for one of some keys; False is certain."""
+        index = self._index if self._index is not None else self._indexed()
+        return "<<" in index or not keys.isdisjoint(index)
 
     def _indexed(self) -> dict[str, Entry]:
         """The last entry of each key, in the order in which the keys first appear."""

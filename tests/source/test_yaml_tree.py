@@ -185,6 +185,10 @@ def test_merges_are_no_duplicates_and_the_first_base_wins() -> None:
     assert {entry.key.value: entry.value.span.text for entry in z.items()} == {"a": "1", "b": "1", "c": "3"}
     assert z.get("b") is not None
     assert z.get("missing") is None
+    assert z.has_any({"b", "missing"})  # through a merge
+    x = document.get("x")
+    assert isinstance(x, Mapping)
+    assert (x.has_any({"b", "missing"}), x.has_any({"missing"})) == (True, False)
 
 
 def test_merge_bombs_end() -> None:

@@ -72,6 +72,7 @@ _MODEL_KEYS: Final = (
     "vllmModel", "vllmModelName", "huggingface_id", "huggingface_name", "hf_model", "hf_model_id", "hf_repo",
     "model_path", "repo_id",
 )  # fmt: skip
+_TELLS_MODEL: Final = frozenset({*_MODEL_KEYS, "storage"})  # keys without which a mapping names none
 _INSIDE_MODEL: Final = (
     "name", "id", "repoId", "repo", "path", "huggingfaceId", "hfId", "uri", "url", "modelId", "huggingfaceRepo",
     "huggingfaceName", "hfRepo", "hfModel", "hfName", "repository", "storageUri", "storage",
@@ -1046,6 +1047,8 @@ def _model(site: _Site, holders: Sequence[Mapping] = ()) -> Scalar | None:
 
 def _model_of_node(node: Mapping) -> Scalar | None:
     """The model that a mapping names: of several names, the first that tells where the model is."""
+    if not node.has_any(_TELLS_MODEL):
+        return None
     found: list[Scalar] = []
     for key in _MODEL_KEYS:
         value = node.get(key)
