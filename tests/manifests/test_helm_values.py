@@ -989,3 +989,20 @@ def test_a_model_and_the_image_of_vllm_are_a_server(text: str, expected: str, co
 )
 def test_a_model_and_another_image_are_none(text: str) -> None:
     assert units(text) == []
+
+
+def test_the_models_of_the_production_stack_alone() -> None:
+    found = units(
+        """\
+        - {name: a, repository: vllm/vllm-openai, tag: v0.10.0, modelURL: org/m, requestGPU: 1,
+           vllmConfig: {maxModelLen: 4096, enablePrefixCaching: true}}
+        - {name: b, repository: vllm/vllm-openai, modelURL: org/n, requestGPU: 4,
+           vllmConfig: {tensorParallelSize: 4, enablePrefixCaching: true}}
+        """,
+        "model-specs.yaml",
+    )
+    assert [(words(unit), gpus(unit)) for unit in found] == [
+        ("--model org/m --max-model-len 4096 --enable-prefix-caching", [1]),
+        ("--model org/n --tensor-parallel-size 4 --enable-prefix-caching", [4]),
+    ]
+    assert units("- {name: a, url: org/m}\n- vllm\n", "model-specs.yaml") == []

@@ -156,6 +156,9 @@ def read_values(
     tree: Tree, file: SourceFile, root: Node, release: Release | None = None
 ) -> Iterator[ServeUnit | Unread]:
     """The serve units that a chart makes of a mapping of values."""
+    if isinstance(root, YamlSequence) and any(node_at(item, "modelURL") is not None for item in root.items):
+        # the models of vLLM's production-stack alone, as they are handed to its chart under this key
+        root = Mapping(root.span, [Entry(Scalar(root.span, "modelSpec"), root)])
     if not isinstance(root, Mapping):
         return
     if release is None and not looks_like_values(file.path, root):
