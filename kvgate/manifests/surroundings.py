@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ def with_surroundings(collection: Collection, root: Path, *, exclude: Iterable[s
     found = {file.path: file for folder in charts for file in collect([root / folder], root, exclude=exclude).files}
     found |= {file.path: file for file in _referred_to(tree, root, alone)}
     around = tuple(found[path] for path in sorted(found) if path not in known)
-    return Collection(collection.files, collection.left_out, collection.missing, collection.named, around)
+    return replace(collection, around=around)
 
 
 def _chart_around(tree: Tree, path: str) -> str | None:

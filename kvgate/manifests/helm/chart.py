@@ -263,9 +263,7 @@ def values_of_chart(tree: Tree, folder: str, depth: int = 0, over: Over | None =
     own = _document(tree, posixpath.join(folder, "values.yaml")) or _document(
         tree, posixpath.join(folder, "values.yml")
     )
-    above = over.get(folder) if over else None
-    if above is not None:
-        own = merged(own, above, by_name=False) if own is not None else above
+    own = put_over(own, over.get(folder) if over else None)
     parent, _, name = folder.rpartition("/charts/")
     if not parent or "/" in name or depth > MAX_PARENTS:
         return own
@@ -275,10 +273,14 @@ def values_of_chart(tree: Tree, folder: str, depth: int = 0, over: Over | None =
     outer = values_of_chart(tree, parent, depth + 1, over)
     handed = node_at(outer, _alias(metadata, name))
     shared = node_at(outer, "global")
-    for above in (handed, _keyed("global", shared)):
-        if above is not None:
-            own = merged(own, above, by_name=False) if own is not None else above
-    return own
+    return put_over(put_over(own, handed), _keyed("global", shared))
+
+
+def put_over(values: Node | None, above: Node | None) -> Node | None:
+    """Values with others over them, as Helm puts them together; either may be missing."""
+    if values is None or above is None:
+        return values if above is None else above
+    return merged(values, above, by_name=False)
 
 
 def is_disabled(tree: Tree, folder: str, over: Over | None = None) -> bool:

@@ -15,13 +15,13 @@ from kvgate.manifests.helm.chart import (
     Rendered,
     folder_of_chart,
     is_disabled,
+    put_over,
     render_statically,
     values_of_chart,
 )
 from kvgate.manifests.helm.go_template import TemplateError
 from kvgate.manifests.helm.read import units_of
 from kvgate.manifests.helm.values import VALUES_NAME, looks_like_values, read_values
-from kvgate.manifests.kustomize import merged
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread, server_of
@@ -195,7 +195,7 @@ def read_overlay(tree: Tree, file: SourceFile, document: Node, overlay: Overlay)
     for path in overlay.files:
         source = tree.read(path)
         for inner in tree.stream(source).documents[:1] if source is not None else ():
-            values = inner if values is None else merged(values, inner, by_name=False)
+            values = put_over(values, inner)
     if not isinstance(values, Mapping):
         values = document if isinstance(document, Mapping) else Mapping(document.span, [])
     # a file that is called as every chart's own is told apart by its folder

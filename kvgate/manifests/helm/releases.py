@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from kvgate.manifests.helm.application_sets import applications, documents_of_text
+from kvgate.manifests.helm.chart import put_over
 from kvgate.manifests.helm.overlays import chart_in_tree, makes_servers, read_installation
 from kvgate.manifests.helm.values import Release, read_values
-from kvgate.manifests.kustomize import merged
 from kvgate.manifests.tree import Tree, expand_list, items_at, node_at, scalar_at, text_at
 from kvgate.manifests.unit import ServeUnit, Unread
 from kvgate.source.text import SourceFile
@@ -101,10 +101,9 @@ def read_helm_charts(tree: Tree, file: SourceFile, document: Node) -> Iterator[S
                 tree.use(posixpath.join(folder, given.value)) if isinstance(given, Scalar) and given.value else None
             )
             for read in tree.stream(beside).documents[:1] if beside is not None else ():
-                values = read if values is None else merged(values, read, by_name=False)
+                values = put_over(values, read)
         inline = node_at(item, "valuesInline")
-        if isinstance(inline, Mapping):
-            values = inline if values is None else merged(values, inline, by_name=False)
+        values = put_over(values, inline if isinstance(inline, Mapping) else None)
         if values is None:
             continue
         namespace = text_at(item, "namespace") or text_at(document, "namespace")
@@ -140,8 +139,7 @@ def _values(holder: Node, keys: tuple[str, ...]) -> Node | None:
             continue
         if isinstance(found, Scalar):
             found = next(iter(documents_of_text(found.text)), None)
-        if found is not None:
-            values = found if values is None else merged(values, found, by_name=False)
+        values = put_over(values, found)
     return values
 
 

@@ -14,11 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kvgate.manifests.helm.chart import Chart, Rendered, chart_of, documents_of, folder_of_chart
+from kvgate.manifests.helm.chart import Chart, Rendered, chart_of, documents_of, folder_of_chart, put_over
 from kvgate.manifests.helm.evaluate import Evaluator
 from kvgate.manifests.helm.go_template import TemplateError, parse_template
 from kvgate.manifests.helm.read import units_of
-from kvgate.manifests.kustomize import merged
 from kvgate.manifests.peers import peers_of
 from kvgate.manifests.rendering import (
     MAX_OUTPUT_BYTES,
@@ -207,7 +206,7 @@ def _with_values(tree: Tree, chart: Chart, files: Sequence[SourceFile]) -> Chart
     for file in files:
         documents = tree.stream(file).documents
         if documents and isinstance(documents[0], Mapping):
-            values = merged(values, documents[0], by_name=False) if values is not None else documents[0]
+            values = put_over(values, documents[0])
     return replace(chart, roots={**chart.roots, "Values": values}) if values is not None else chart
 
 
