@@ -126,6 +126,8 @@ _OTHER_SECTIONS: Final = frozenset(
 def _engines(document: Mapping) -> Iterator[tuple[str, Scalar, list[Word]]]:
     """The engines in the settings of a program that answers requests: sections with several of vLLM's arguments by
     their names; the model there, around it, or in a section of its own."""
+    if is_measurement(document):
+        return
     answers = any(node_at(document, key, "port") is not None for key in _ANSWERS)
     found: list[tuple[str, Scalar, list[Word]]] = []
     common: list[tuple[str, Scalar, dict[str, Entry]]] = []
@@ -142,23 +144,24 @@ def _engines(document: Mapping) -> Iterator[tuple[str, Scalar, list[Word]]]:
         if sum(flag in VLLM_FLAGS for flag in own) < _LEAST_FLAGS or _is_other(section):
             continue
         own_port = any(node.get("port") is not None for node in (section, around))
-        names = (*(scalar_at(section, key) for key in _MODEL_KEYS), scalar_at(around, "model"))
-        model = next((scalar for scalar in names if scalar is not None and scalar.value), None)
+        model = _first_said(*(scalar_at(section, key) for key in _MODEL_KEYS), scalar_at(around, "model"))
         if not (answers or own_port):
             continue
         if model is None:
             common.append((name, entry.key, own))  # all of them are about one model
         else:
             found.append((name, entry.key, _words_of(model, {**_told(document.get("model")), **own})))
-    names = tuple(scalar_at(document.get("model"), key) for key in _MODEL_KEYS)
-    model = next((scalar for scalar in names if scalar is not None and scalar.value), None)
+    model = _first_said(*(scalar_at(document.get("model"), key) for key in _MODEL_KEYS))
     if common and model is not None:
         told = dict(_told(document.get("model")))
         for _, _, own in reversed(common):
             told |= own
         found.append((common[0][0], common[0][1], _words_of(model, told)))
-    if not is_measurement(document):
-        yield from found
+    yield from found
+
+
+def _first_said(*named: Scalar | None) -> Scalar | None:
+    return next((scalar for scalar in named if scalar is not None and scalar.value), None)
 
 
 def _words_of(model: Scalar, told: dict[str, Entry]) -> list[Word]:
